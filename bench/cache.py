@@ -18,8 +18,12 @@
 6. Misses: throughput of requests that are all misses, with the cache over without, in pairs of
    rounds (cache_misses.py).
 
-`--only` runs one part: `lookup`, `served` (2, 3 and the answers that 4 needs), `evidence`, `recall`
-or `misses`. The other results in the JSON file are kept. `--series` runs one series of `evidence`.
+7. Rewordings: paraphrases served and verified, and the share of wrong ones, by kind of traffic
+   (cache_rewordings.py), and labelled pairs by kind of near hit.
+
+`--only` runs one part, `lookup`, `served` (2, 3 and the answers that 4 needs), `evidence`,
+`recall`, `misses` or `rewordings`, and leaves the others' results in the JSON file as they are;
+`--series` runs one series of `evidence` or of `rewordings`.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ import numpy as np
 
 from bench.cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
 from bench.cache_misses import measure_misses
+from bench.cache_rewordings import KINDS, count_by_kind, run_rewordings
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import (
@@ -69,7 +74,7 @@ LOOKUPS = 2000
 CHECKED = 500
 EMBEDDED = 300
 WORDINGS = 900
-PARTS = ("lookup", "served", "evidence", "recall", "misses")
+PARTS = ("lookup", "served", "evidence", "recall", "misses", "rewordings")
 POLICY = """
 [[routes]]
 route = "off"
@@ -391,6 +396,19 @@ def show(report: dict[str, Any]) -> None:
             f"ratio {part['ratio']:.3f} ({low:.3f} to {high:.3f}; limit 0.97), {part['pairs']} "
             f"pairs; {part['embeddings']}"
         )
+    for kind, (seen, wrong) in report.get("labelled", {}).items():
+        print(f"labelled pairs, {kind}: {wrong} wrong of {seen}")
+    for name, part in report.get("rewordings", {}).items():
+        print(
+            f"rewordings, {name}: {part['runs_within_limit']} of {part['runs']} runs within "
+            f"{part['limit']:g}, {part['wrong']} wrong of {part['near_hits']} near hits; of the "
+            "paraphrases, served and verified: "
+            + "; ".join(
+                f"{part[stretch]['served_ratio']:.1%} and {part[stretch]['verified_ratio']:.1%} "
+                f"in the {stretch}"
+                for stretch in ("first", "rest")
+            )
+        )
     for name, part in report.get("evidence", {}).items():
         print(
             f"serve, series {name}: {part['runs_within_limit']} of {part['runs']} runs within "
@@ -413,7 +431,7 @@ def main() -> int:
     parser.add_argument("--miss-pairs", type=int, default=20)
     parser.add_argument("--miss-requests", type=int, default=400)
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--series", choices=tuple(SERIES), action="append")
+    parser.add_argument("--series", choices=(*SERIES, *KINDS), action="append")
     parser.add_argument("--json", type=Path, metavar="PATH", default=Path("build/cache.json"))
     args = parser.parse_args()
     report: dict[str, Any] = {}
@@ -440,8 +458,13 @@ def main() -> int:
     if "evidence" in parts:
         if "answers" not in report:
             raise SystemExit("cache: no answers to run on; run --only served first")
-        names = args.series or tuple(SERIES)
+        names = [name for name in args.series or SERIES if name in SERIES]
         report.setdefault("evidence", {}).update(run_evidence(report["answers"], args.runs, names))
+    if "rewordings" in parts:
+        remembering = RememberingEncoder(load_encoder())
+        report["labelled"] = count_by_kind(remembering)
+        found = run_rewordings(args.series or KINDS, remembering, args.runs)
+        report.setdefault("rewordings", {}).update(found)
     show(report)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +110,11 @@ def agree(answers: Mapping[str, str], question_of: Mapping[str, str]) -> dict[st
     }
 
 
+def tokens(answer: str) -> list[int]:
+    """Return token ids that only this answer has, one per word."""
+    return [hash((answer, place)) & 0xFFFFFFF for place in range(len(answer.split()))]
+
+
 class AnswerTable:
     """An engine that returns the real model's recorded answers."""
 
@@ -125,7 +130,7 @@ class AnswerTable:
         completion = SimpleNamespace(
             index=0,
             text=text,
-            token_ids=list(range(len(text.split()))),
+            token_ids=tokens(text),
             finish_reason="stop",
             stop_reason=None,
         )
@@ -140,6 +145,21 @@ class _Recorder:
 
     def record_internal_error(self, error: Exception) -> None:
         raise error
+
+
+def open_engine(
+    cache: ResponseCache, model: AnswerTable, random_share: Callable[[], float]
+) -> tuple[CachedEngine, RequestHook]:
+    """Return the cache in front of a model, and the hook that starts its runs."""
+    reader = EngineReader(
+        is_streamed=lambda params: False,
+        record_output=lambda run, output: 0,
+        read_engine=lambda run, seen: None,
+        find_times=lambda request_id: [],
+        find_beam_search=lambda request_id: None,
+    )
+    hook = RequestHook(_Recorder(), reader, "support")  # type: ignore[arg-type]
+    return CachedEngine(cache, hook, model, random_share), hook
 
 
 async def run_once(
@@ -164,16 +184,8 @@ async def run_once(
         encoder,  # type: ignore[arg-type]
         AuditLog(None),
     )
-    reader = EngineReader(
-        is_streamed=lambda params: False,
-        record_output=lambda run, output: 0,
-        read_engine=lambda run, seen: None,
-        find_times=lambda request_id: [],
-        find_beam_search=lambda request_id: None,
-    )
-    hook = RequestHook(_Recorder(), reader, "support")  # type: ignore[arg-type]
     model = AnswerTable(tables[0])
-    engine = CachedEngine(cache, hook, model, order.random)
+    engine, hook = open_engine(cache, model, order.random)
     outcomes: Counter[str] = Counter()
     wrong = 0
     texts = list(answers)
@@ -181,7 +193,7 @@ async def run_once(
         if number == REQUESTS // 2:
             model.answers = tables[1]
         text = order.choice(texts)
-        outcome, said = await _ask(engine, hook, text, number)
+        outcome, said = await ask(engine, hook, text, number)
         outcomes[outcome] += 1
         if outcome == "semantic":
             wrong += not await cache.compare_answers(said, model.answers[text])
@@ -198,7 +210,8 @@ async def run_once(
     )
 
 
-async def _ask(engine: CachedEngine, hook: RequestHook, text: str, number: int) -> tuple[str, str]:
+async def ask(engine: CachedEngine, hook: RequestHook, text: str, number: int) -> tuple[str, str]:
+    """Ask once; return the outcome and the answer."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     params = SamplingParams(

@@ -17,6 +17,7 @@ from typing import Any
 
 from golden_datasets.support.items import Author, Dataset
 from golden_datasets.support.knowledge import Knowledge, read_knowledge
+from golden_datasets.support.rewordings import read_all_wordings
 
 NAME = "support"
 VERSION = "2.0.0"
@@ -37,6 +38,7 @@ def render(knowledge: Knowledge) -> dict[str, str]:
     return {
         "support.jsonl": items,
         "pairs.jsonl": pairs,
+        "wordings.jsonl": _lines({"text": t, "answer": a} for t, a in read_all_wordings()),
         "support.toml": _manifest(dataset, items, pairs),
         "sides/full.toml": _side("full", "1", full_prompt(knowledge)),
         "sides/short.toml": _side("short", "2", knowledge.roles[SHORT_ROLE]),

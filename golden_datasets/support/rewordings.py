@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golden_datasets.support.knowledge import Knowledge, fill, read_knowledge
+from golden_datasets.support.knowledge import Knowledge, fill, read_knowledge, slot_names
 
+MOST_FILLINGS = 4
 FILE = Path(__file__).with_name("rewordings.toml")
 
 
@@ -86,3 +87,31 @@ def _filling(knowledge: Knowledge, entry: Mapping[str, Any]) -> dict[str, Mappin
 
 def _read() -> dict[str, Any]:
     return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def read_all_wordings() -> list[tuple[str, str]]:
+    """Return every wording of every question that names no order or person, with its answer.
+
+    Questions with slots are filled with MOST_FILLINGS values each, and with those in
+    rewordings.toml.
+    """
+    knowledge = read_knowledge()
+    pairs = {text: q.answer for q in read_rewordings() for text in q.wordings}
+    pairs |= {miss.text: miss.answer for miss in read_near_misses()}
+    for intent in knowledge.intents.values():
+        slots = slot_names(*intent.questions.train, intent.answer) - {"city_count"}
+        if slots & {"order", "name"} or len(slots) > 1:
+            continue
+        wordings = intent.questions.train + intent.questions.held_out
+        for filling in _fillings(knowledge, slots):
+            answer = fill(intent.answer, filling)
+            pairs |= {fill(text, filling): answer for text in wordings}
+    return sorted(pairs.items())
+
+
+def _fillings(knowledge: Knowledge, slots: set[str]) -> list[dict[str, Mapping[str, str]]]:
+    city_count = {"city_count": knowledge.slots["city_count"][0]}
+    if not slots:
+        return [city_count]
+    (slot,) = slots
+    return [city_count | {slot: value} for value in knowledge.slots[slot][:MOST_FILLINGS]]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Prior mass at small rates, because the bounded events are rare: its mean is 1 in 21.
+# Prior mass at small rates, because the bounded events are rare: its mean is 1 in 201.
 PRIOR_EVENTS = 0.5
-PRIOR_NON_EVENTS = 10.0
-_PRECISION = 1e-9
+PRIOR_NON_EVENTS = 100.0
+_PRECISION = 1e-7
 
 
 def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
@@ -28,9 +28,8 @@ def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
         rate: Between 0 and 1, both excluded.
     """
     num_others = num_seen - num_events
-    mixture = _log_beta(PRIOR_EVENTS + num_events, PRIOR_NON_EVENTS + num_others)
-    mixture -= _log_beta(PRIOR_EVENTS, PRIOR_NON_EVENTS)
-    return mixture - num_events * math.log(rate) - num_others * math.log1p(-rate)
+    likelihood = num_events * math.log(rate) + num_others * math.log1p(-rate)
+    return _log_mixture(num_events, num_seen) - likelihood
 
 
 def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
@@ -43,12 +42,15 @@ def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
     """
     if not 0 < alpha < 1 or not 0 <= num_events <= num_seen:
         raise ValueError(f"no bound for {num_events} of {num_seen} at alpha {alpha}")
-    limit = -math.log(alpha)
+    # log_evidence(rate) < -log(alpha), without computing its mixture for each rate.
+    least = _log_mixture(num_events, num_seen) + math.log(alpha)
+    num_others = num_seen - num_events
     # Above the observed share, the evidence grows with the rate.
     low, high = num_events / max(1, num_seen), 1.0
     while high - low > _PRECISION:
         middle = (low + high) / 2
-        if middle < 1 and log_evidence(num_events, num_seen, middle) < limit:
+        likelihood = num_events * math.log(middle) + num_others * math.log1p(-middle)
+        if likelihood > least:
             low = middle
         else:
             high = middle
@@ -79,6 +81,12 @@ class RiseDetector:
         bet = 0.5 / self.limit
         self.value = (self.value + 1) * (1 + bet * (float(is_event) - self.limit))
         return self.value >= self.mean_run
+
+
+def _log_mixture(num_events: int, num_seen: int) -> float:
+    num_others = num_seen - num_events
+    mixture = _log_beta(PRIOR_EVENTS + num_events, PRIOR_NON_EVENTS + num_others)
+    return mixture - _log_beta(PRIOR_EVENTS, PRIOR_NON_EVENTS)
 
 
 def _log_beta(a: float, b: float) -> float:

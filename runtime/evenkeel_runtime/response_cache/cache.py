@@ -15,6 +15,7 @@ from evenkeel.embedding import Encoder
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
+from evenkeel_runtime.response_cache.controls import Controls
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.embedder import Embedder, Vector
@@ -24,11 +25,12 @@ from evenkeel_runtime.response_cache.entry import (
     decode_entry,
     encode_entry,
 )
+from evenkeel_runtime.response_cache.hit_class import HARD_GUARDS, KNOWN_WORDS, NearQuestion
+from evenkeel_runtime.response_cache.judging import judge, know
 from evenkeel_runtime.response_cache.neighbours import (
     NearHit,
     NearMiss,
     Nearness,
-    Neighbour,
     Neighbours,
 )
 from evenkeel_runtime.response_cache.question import Question
@@ -37,7 +39,6 @@ from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeCo
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy
 from evenkeel_runtime.response_cache.worker import Worker
 from evenkeel_runtime.text.agreement import are_interchangeable
-from evenkeel_runtime.text.guards import find_difference
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ NUM_CANDIDATES = 32
 # Maximum candidates embedded per lookup: a few are usually enough, and each uses up part of the
 # time limit. Their embeddings are kept.
 _NUM_NEW = 2
-# Near questions checked, in case a guard rejects the nearest.
+# Nearest questions whose answers are considered, and questions per answer that guards compare.
 _NUM_NEIGHBOURS = 4
 # Nearest questions whose answers may become drafts, and different answers passed on.
 _NUM_DRAFT_CANDIDATES = 8
@@ -86,7 +87,7 @@ class ResponseCache:
         self.audit = audit
         self.modes = RouteModes(policy, audit)
         self.near_misses: deque[NearMiss] = deque(maxlen=_NUM_NEAR_MISSES)
-        self.controls: dict[str, ServeControl] = {}
+        self.controls = Controls(self.counts, audit, clock)
         self.index = Neighbours()
         self._backend = backend
         self.deletions = Deletions(backend, self.index, self.counts, audit)
@@ -117,17 +118,11 @@ class ResponseCache:
         """Apply a changed file; the backend and the encoder stay as they are."""
         self.policy = policy
         self.modes.configure(policy)
-        for route, control in self.controls.items():
-            change = control.configure(policy.find_route(route))
-            if change is not None:
-                self._record_change(change)
+        self.controls.configure(policy)
 
     def control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route."""
-        control = self.controls.get(policy.route)
-        if control is None:
-            control = self.controls[policy.route] = ServeControl(policy)
-        return control
+        return self.controls.find(policy)
 
     def sketch(self, question: Question) -> Vector | None:
         """Return a question's static vector; None if it is not comparable."""
@@ -160,7 +155,7 @@ class ResponseCache:
             return self._record_embedding(Nearness(None, None, embedded.outcome))
         vector = embedded.vectors[0]
         hit = await self.find_nearest(question, vector, candidates)
-        if hit is not None and _pays(question, hit):
+        if hit is not None and _pays(hit, self.control(question.policy)):
             self._embedder.budget.record_find(embedded.cost_s)
         return self._record_embedding(Nearness(hit, vector, embedded.outcome))
 
@@ -200,31 +195,38 @@ class ResponseCache:
         self, question: Question, vector: Vector, candidates: Sequence[str]
     ) -> NearHit | None:
         """Return the best candidate whose embedding is known and near enough."""
-        least = question.policy.draft_similarity
-        near: list[Neighbour] = []
+        near = []
         for entry_id in candidates:
             other = self.index.find_embedding(entry_id)
-            if other is not None and (cosine := float(vector @ other)) >= least:
-                near.append(Neighbour(entry_id, cosine))
+            if other is not None:
+                known = self.index.find_known(entry_id)
+                near.append(NearQuestion(entry_id, float(vector @ other), known))
         near.sort(key=lambda neighbour: -neighbour.similarity)
-        del near[_NUM_NEIGHBOURS:]
-        entries = await self._fetch([neighbour.entry_id for neighbour in near])
+        nearest = [n for n in near if n.similarity >= question.policy.draft_similarity]
+        by_answer: dict[int, list[str]] = {}
+        for item in nearest[:_NUM_NEIGHBOURS]:
+            by_answer[item.known.answer] = []
+        for item in nearest:
+            ids = by_answer.get(item.known.answer)
+            if ids is not None and len(ids) < _NUM_NEIGHBOURS:
+                ids.append(item.entry_id)
+        entries = await self._fetch([entry_id for ids in by_answer.values() for entry_id in ids])
+        near = [n for n in near if n.entry_id in self.index]
         hits = [
-            self._judge(question, n, entries[n.entry_id]) for n in near if n.entry_id in entries
+            judge(question, near, answer, [entries[i] for i in ids if i in entries])
+            for answer, ids in by_answer.items()
+            if any(entry_id in entries for entry_id in ids)
         ]
-        return next((hit for hit in hits if hit.refused_by is None), hits[0] if hits else None)
+        return next((h for h in hits if h.refused_by not in HARD_GUARDS), hits[0] if hits else None)
 
     def _record_embedding(self, found: Nearness) -> Nearness:
         self.counts.embeddings[found.outcome] += 1
         return found
 
-    def _judge(self, question: Question, near: Neighbour, entry: CacheEntry) -> NearHit:
-        return NearHit(entry, near.similarity, find_difference(question.text, entry.question))
-
     def record_near_miss(self, question: Question, near: NearHit) -> NearMiss | None:
-        """Record a near hit that only a guard rejected as a candidate."""
+        """Record a near hit that a guard objects to and that is not served."""
         control = self.control(question.policy)
-        if near.refused_by is None or not control.is_candidate(near.similarity):
+        if near.refused_by is None or not control.is_candidate(near.hit_class):
             return None
         self.counts.refused[near.refused_by] += 1
         shows = self.policy.shows_texts
@@ -232,6 +234,8 @@ class ResponseCache:
             at_s=self._clock(),
             route=question.policy.route,
             similarity=near.similarity,
+            lead=near.hit_class.lead,
+            kind=near.hit_class.kind,
             refused_by=near.refused_by,
             entry_id=near.entry.id,
             question=question.text if shows else None,
@@ -254,29 +258,18 @@ class ResponseCache:
         return await verdict
 
     def record_verdict(
-        self, question: Question, near: NearHit, is_same: bool
+        self, question: Question, near: NearHit, is_same: bool, replayed_at: float | None = None
     ) -> ControlChange | None:
-        """Record the model's verdict on a near hit; return the change in serving, if any."""
-        self.counts.verdicts["semantic", "same" if is_same else "different"] += 1
-        change = self.control(question.policy).record(near.similarity, not is_same)
-        if change is not None:
-            self._record_change(change)
-        return change
+        """Record the model's verdict on a near hit; return the change in serving, if any.
 
-    def _record_change(self, change: ControlChange) -> None:
-        self.counts.changes[change.reason] += 1
-        logger.info("cache route %s: %s", change.route, change.describe())
-        self.audit.write(
-            "control",
-            route=change.route,
-            before=change.before,
-            after=change.after,
-            reason=change.reason,
-            bound=change.bound,
-            limit=change.limit,
-            seen=change.seen,
-            wrong=change.wrong,
-        )
+        Args:
+            question: The question.
+            near: The near hit.
+            is_same: Whether the model gave the same answer.
+            replayed_at: For a hit that was served, the share at which it was replayed.
+        """
+        self.counts.verdicts["semantic", "same" if is_same else "different"] += 1
+        return self.controls.record(question.policy, near.hit_class, not is_same, replayed_at)
 
     async def keep(
         self, question: Question, entry: CacheEntry, vector: Vector | None = None
@@ -328,7 +321,7 @@ class ResponseCache:
                         self._add_to_index(entry, sketch)
 
     def _add_to_index(self, entry: CacheEntry, sketch: Vector) -> None:
-        self.index.add(entry.id, entry.scope, sketch)
+        self.index.add(entry.id, entry.scope, sketch, know(entry))
         if entry.vector:
             vector = np.frombuffer(entry.vector, np.float16).astype(np.float32)
             self.index.learn(entry.id, vector)
@@ -338,7 +331,8 @@ class ResponseCache:
         return await self._guard(self._backend.measure(), None)
 
     async def close(self) -> None:
-        """Stop threads and close connections."""
+        """Save the evidence, stop threads and close connections."""
+        self.controls.save()
         self._comparer.close()
         if self._embedder is not None:
             self._embedder.close()
@@ -382,7 +376,8 @@ class ResponseCache:
         return answer
 
 
-def _pays(question: Question, hit: NearHit) -> bool:
-    """Whether a hit is worth an embedding: it may be served."""
-    policy = question.policy
-    return hit.refused_by is None and hit.similarity >= policy.similarities[0]
+def _pays(hit: NearHit, control: ServeControl) -> bool:
+    """Whether a hit is worth an embedding: it is served, or likely to be soon."""
+    is_likely = hit.refused_by is None or hit.hit_class.kind == KNOWN_WORDS
+    is_candidate = is_likely and control.is_candidate(hit.hit_class)
+    return is_candidate or control.may_serve(hit.hit_class)

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
-from time import monotonic_ns, perf_counter
+from dataclasses import replace
+from time import perf_counter
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from evenkeel_runtime.request.hook import RequestHook
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.engine_call import Call, enter
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
     Details,
@@ -49,17 +50,6 @@ U = TypeVar("U")
 _KEPT_FINISHES = ("stop", "length")
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of the engine."""
-
-    run: EngineRun
-    prompt: Any
-    params: Any
-    request_id: str
-    options: dict[str, Any]
-
-
 class CachedEngine:
     """The cache hook of one server.
 
@@ -83,6 +73,7 @@ class CachedEngine:
         self._hook = hook
         self._engine = engine
         self._model = vllm_outputs.describe_model(engine)
+        cache.controls.load(self._model)
         self._private = PrivateText(cache.policy.user_words)
         self._random = random_share
         self._num_running = 0
@@ -106,7 +97,7 @@ class CachedEngine:
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
         """Return the outputs of one run, from the engine or the cache."""
-        call = _Call(run, prompt, params, request_id, options)
+        call = Call(run, prompt, params, request_id, options)
         self.start()
         try:
             question = self._read(call)
@@ -121,7 +112,7 @@ class CachedEngine:
             return self._count_running(self._bypass(call))
         return self._count_running(self._answer(call, question))
 
-    def _read(self, call: _Call) -> Question | Bypass:
+    def _read(self, call: Call) -> Question | Bypass:
         request = call.run.request
         if request is None or request.path != "/v1/chat/completions":
             return Bypass("not_chat")
@@ -137,7 +128,7 @@ class CachedEngine:
             self._private,
         )
 
-    async def _answer(self, call: _Call, question: Question) -> Outputs:
+    async def _answer(self, call: Call, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
         found, num_deletions = Lookup(), self.cache.deletions.count
         drafted: list[CacheEntry] = []
@@ -159,7 +150,7 @@ class CachedEngine:
         gathered, began = Gathered(), 0.0
         outputs: Outputs | None = None
         try:
-            await _enter(call)
+            await enter(call)
             outputs = self._generate(call)
             began = perf_counter()
             async for output in outputs:
@@ -206,7 +197,7 @@ class CachedEngine:
     async def _look_up(self, question: Question, only_exact: bool = False) -> Lookup:
         return await self._guard(look_up(self.cache, question, only_exact), Lookup())
 
-    async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
+    async def _choose(self, call: Call, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
         if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
@@ -217,20 +208,20 @@ class CachedEngine:
             return self._serve(call, found, "exact", entry)
         if near is None:
             return None
-        call.run.cache.update(describe_control(control))
-        may_serve = question.policy.mode is HitMode.SERVE and near.refused_by is None
-        if may_serve and control.may_serve(near.similarity):
-            if self._random() < control.verdict_ratio:
-                self._queue_replay(call, question, near)
+        call.run.cache.update(describe_control(control, near.hit_class))
+        may_serve = question.policy.mode is HitMode.SERVE and control.may_serve(near.hit_class)
+        if may_serve and self._owes_no_replay(call, question, near):
             return self._serve(call, found, "semantic", near.entry)
         return None
 
-    def _serve(self, call: _Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+    def _serve(self, call: Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:
         run = call.run
         tokens = vllm_outputs.find_prompt_tokens(call.prompt)
         assert tokens is not None  # `_read` saw them.
         output = vllm_outputs.make_hit(call.request_id, tokens, entry)
         run.is_from_cache = True
+        # A guard's objection that the evidence overrides is no reason.
+        run.cache.pop(spans.CACHE_REASON, None)
         run.response_cache = layer
         run.cache[spans.CACHE_SAVED_TOKENS] = len(entry.token_ids)
         run.cache[spans.CACHE_SAVED_S] = entry.generation_s
@@ -251,27 +242,27 @@ class CachedEngine:
                 return {}
             cache.counts.verdicts["exact", verdict_word(is_same)] += 1
             return {spans.CACHE_VERDICT: verdict_word(is_same)}
-        near = found.near
-        if near is None:
-            return {}
-        control = cache.control(question.policy)
-        if not control.is_candidate(near.similarity):
+        near, control = found.near, cache.control(question.policy)
+        if near is None or not control.is_candidate(near.hit_class):
             return {}
         miss = cache.record_near_miss(question, near)
-        if miss is not None:
-            is_same = miss.was_same = await cache.compare_answers(near.entry.text, gathered.text)
-            return {} if is_same is None else {spans.CACHE_VERDICT: verdict_word(is_same)}
-        if self._random() >= control.verdict_ratio:
+        is_judged = self._random() < control.verdict_ratio(near.hit_class.kind)
+        if miss is None and not is_judged:
             return {}
-        return await self._judge(question, near, gathered.text)
-
-    async def _judge(self, question: Question, near: NearHit, text: str) -> Details:
-        is_same = await self.cache.compare_answers(near.entry.text, text)
+        is_same = await cache.compare_answers(near.entry.text, gathered.text)
         if is_same is None:
             return {}
-        change = self.cache.record_verdict(question, near, is_same)
+        if miss is not None:
+            miss.was_same = is_same
         said: Details = {spans.CACHE_VERDICT: verdict_word(is_same)}
-        said |= describe_control(self.cache.control(question.policy))
+        return self._record_verdict(question, near, is_same) if is_judged else said
+
+    def _record_verdict(
+        self, question: Question, near: NearHit, is_same: bool, replayed_at: float | None = None
+    ) -> Details:
+        change = self.cache.record_verdict(question, near, is_same, replayed_at)
+        said = describe_control(self.cache.control(question.policy), near.hit_class)
+        said[spans.CACHE_VERDICT] = verdict_word(is_same)
         if change is not None:
             said[spans.CACHE_CHANGE] = change.describe()
         return said
@@ -298,7 +289,16 @@ class CachedEngine:
             entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
 
-    def _queue_replay(self, call: _Call, question: Question, near: NearHit) -> None:
+    def _owes_no_replay(self, call: Call, question: Question, near: NearHit) -> bool:
+        """Queue the replay of a hit to be served, if its turn; return False if there is no room."""
+        wrong_hits = self.cache.control(question.policy).wrong_hits
+        ratio = wrong_hits.replay_ratio
+        if self._random() < ratio and not self._queue_replay(call, question, near, ratio):
+            return False
+        wrong_hits.record_served()
+        return True
+
+    def _queue_replay(self, call: Call, question: Question, near: NearHit, ratio: float) -> bool:
         options, is_last = vllm_outputs.make_replay_options(self._engine, call.options)
         caller = Caller() if call.run.request is None else call.run.request.caller
         replay = PendingReplay(
@@ -310,8 +310,13 @@ class CachedEngine:
             options=options,
             caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
             can_run_any_time=is_last,
+            ratio=ratio,
         )
-        self.cache.counts.replays["queued" if self.replays.add(replay) else "dropped"] += 1
+        is_queued = self.replays.add(replay)
+        self.cache.counts.replays["queued" if is_queued else "dropped"] += 1
+        if is_queued:
+            self.cache.control(question.policy).wrong_hits.num_pending += 1
+        return is_queued
 
     async def _replay(self, replay: PendingReplay) -> None:
         """Replay a cached answer's request on the model, and compare."""
@@ -327,6 +332,8 @@ class CachedEngine:
         except Exception as error:
             self.cache.counts.replays["failed"] += 1
             logger.debug("a replay failed", exc_info=error)
+        finally:
+            self.cache.control(replay.question.policy).wrong_hits.record_replayed()
 
     async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
         gathered = Gathered()
@@ -340,12 +347,17 @@ class CachedEngine:
         finally:
             await outputs.aclose()
         if gathered.finish_reason in _KEPT_FINISHES:
-            judged = self._judge(replay.question, replay.near, gathered.text)
-            run.cache |= await self._guard(judged, {})
+            run.cache |= await self._guard(self._judge_replay(replay, gathered.text), {})
             self.cache.counts.replays["done"] += 1
 
-    async def _bypass(self, call: _Call) -> Outputs:
-        await _enter(call)
+    async def _judge_replay(self, replay: PendingReplay, text: str) -> Details:
+        is_same = await self.cache.compare_answers(replay.near.entry.text, text)
+        if is_same is None:
+            return {}
+        return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
+
+    async def _bypass(self, call: Call) -> Outputs:
+        await enter(call)
         outputs = self._generate(call)
         try:
             async for output in outputs:
@@ -353,7 +365,7 @@ class CachedEngine:
         finally:
             await outputs.aclose()
 
-    def _generate(self, call: _Call) -> Outputs:
+    def _generate(self, call: Call) -> Outputs:
         outputs: Outputs = self._engine.generate(
             call.prompt, call.params, call.request_id, **call.options
         )
@@ -385,14 +397,3 @@ class CachedEngine:
     def _record_error(self, error: Exception) -> None:
         self.cache.counts.errors["internal"] += 1
         self._hook.recorder.record_internal_error(error)
-
-
-async def _enter(call: _Call) -> None:
-    """Wait for the request's turn if control queues it: the engine must answer it."""
-    run = call.run
-    if run.request is not None and run.request.door is not None:
-        await run.request.door.enter()
-        if run.request.visit is not None:
-            # Its lateness is known now that the gate has admitted it.
-            call.options["priority"] = run.request.visit.priority
-    run.submitted_ns = monotonic_ns()

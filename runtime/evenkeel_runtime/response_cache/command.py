@@ -1,13 +1,15 @@
-"""`evenkeel cache`: delete answers from a running server's response cache."""
+"""`evenkeel cache`: delete answers from a running server's response cache, collect evidence."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
 _EXAMPLES = """\
 examples:
@@ -16,11 +18,14 @@ examples:
   evenkeel cache flush --knowledge docs@2026-11-24
   evenkeel cache flush --tenant acme --subject ann
   evenkeel cache flush --url http://10.0.0.7:8000 --api-key @key --all
+  evenkeel cache calibrate golden_datasets/support              labels of the dataset
+  evenkeel cache calibrate golden_datasets/support --ask support --url http://127.0.0.1:8000
 
-Exit codes: 0 deleted, 2 wrong flag, address or key, 3 the server did not delete them.
+Exit codes: 0 done, 2 wrong flag, address, key or dataset, 3 the server did not answer.
 """
 _KEY_VARIABLE = "VLLM_API_KEY"
 _TIMEOUT_S = 60.0
+_URL = "http://127.0.0.1:8000"
 _SELECTIONS = ("route", "prompt", "knowledge", "tenant")
 
 
@@ -39,7 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     flush.add_argument("--subject", help="of the tenant's answers, those of one end user")
     flush.add_argument(
         "--url",
-        default="http://127.0.0.1:8000",
+        default=_URL,
         help="the server (default %(default)s); runtimes with their own memory need one call each",
     )
     flush.add_argument(
@@ -47,6 +52,32 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     flush.add_argument("--json", action="store_true", help="print JSON")
     flush.set_defaults(run=_run_flush)
+    _configure_calibrate(
+        verbs.add_parser(
+            "calibrate",
+            help="collect evidence on near hits from a dataset, for the next start of a server",
+        )
+    )
+
+
+def _configure_calibrate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", type=Path, metavar="DATASET", help="a dataset folder")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help=f"the server's data folder (default ${DATA_DIR_VARIABLE}, else {DEFAULT_DATA_DIR})",
+    )
+    parser.add_argument(
+        "--ask",
+        metavar="MODEL",
+        help="compare the answers of this model of a running server, instead of the references",
+    )
+    parser.add_argument("--url", default=_URL, help="the server (default %(default)s)")
+    parser.add_argument(
+        "--api-key", metavar="KEY", help=f"one of its keys, or @FILE (also {_KEY_VARIABLE})"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_run_calibrate)
 
 
 def _run_flush(args: argparse.Namespace) -> int:
@@ -61,6 +92,57 @@ def _run_flush(args: argparse.Namespace) -> int:
     noun = "answer" if deleted == 1 else "answers"
     print(json.dumps({"deleted": deleted}) if args.json else f"{deleted} {noun} deleted")
     return 0
+
+
+def _run_calibrate(args: argparse.Namespace) -> int:
+    import asyncio
+
+    import msgspec
+
+    from evenkeel.embedding import hash_model
+    from evenkeel.settings import read_environment
+    from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read_dataset
+    from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, write_private
+    from evenkeel_runtime.response_cache.setup import load_index
+
+    answers = read_dataset(args.dataset)
+    encoder = load_index()
+    model = None
+    if args.ask is not None:
+        url, key = args.url.rstrip("/"), _read_key(args.api_key)
+        model = _find_model(url, key)
+        answers = ask_model(list(answers), url, args.ask, key)
+    done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
+    folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR
+    path = Path(folder) / LABELS_FILE
+    try:
+        write_private(path, msgspec.json.encode(done.labels))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    num_wrong = sum(pair.is_wrong for pair in done.labels.pairs)
+    if args.json:
+        found = {"file": str(path), "texts": done.asked, "pairs": len(done.labels.pairs)}
+        print(json.dumps(found | {"wrong": num_wrong, "bypassed": dict(done.bypassed)}))
+    else:
+        print(
+            f"{len(done.labels.pairs)} near hits among {done.asked} texts, {num_wrong} with "
+            f"another answer; {done.bypassed.total()} texts may not be cached\n"
+            f"wrote {path}; a server with this data folder uses it from its next start"
+        )
+    return 0
+
+
+def _find_model(url: str, key: str | None) -> str | None:
+    import httpx
+
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    try:
+        with httpx.Client(headers=headers, timeout=_TIMEOUT_S, trust_env=False) as client:
+            answer = client.get(f"{url}/v1/evenkeel/cache")
+    except httpx.HTTPError as error:
+        raise CannotMeasureError(f"{url} did not answer: {error}; is the server up?") from error
+    model = _read(answer).get("model")
+    return model if isinstance(model, str) else None
 
 
 def _read_key(flag: str | None) -> str | None:
@@ -107,7 +189,7 @@ def _read(answer: Any) -> dict[str, Any]:
 
 CACHE = Command(
     name="cache",
-    summary="delete answers from a running server's response cache",
+    summary="delete a server's cached answers, or collect evidence for near hits",
     configure=_configure,
     extra="cache",
 )

@@ -9,6 +9,7 @@ from evenkeel import spans
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.hit_class import HitClass
 from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.serve_control import ServeControl
@@ -75,19 +76,20 @@ def describe_lookup(question: Question, found: Lookup) -> Details:
         said[spans.CACHE_REASON] = found.missing
     if found.near is not None:
         said[spans.CACHE_SIMILARITY] = found.near.similarity
+        said[spans.CACHE_LEAD] = found.near.hit_class.lead
         if found.near.refused_by is not None:
             said[spans.CACHE_REASON] = found.near.refused_by
     return said
 
 
-def describe_control(control: ServeControl) -> Details:
-    """Return the span attributes of the evidence: serving threshold, bound and limit."""
-    said: Details = {
-        spans.CACHE_BOUND: control.current.bound,
-        spans.CACHE_LIMIT: control.limit,
-    }
-    if control.threshold is not None:
-        said[spans.CACHE_THRESHOLD] = control.threshold
+def describe_control(control: ServeControl, hit: HitClass) -> Details:
+    """Return the span attributes of the evidence on a hit: threshold, bound and limit."""
+    said: Details = {spans.CACHE_LIMIT: control.limit, spans.CACHE_KIND: hit.kind}
+    evidence = control.find(hit)
+    if evidence is not None:
+        said[spans.CACHE_BOUND] = evidence.bound
+    if hit.kind in control.served:
+        said[spans.CACHE_THRESHOLD] = control.served[hit.kind].similarity
     return said
 
 

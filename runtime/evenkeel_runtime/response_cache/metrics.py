@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS
 
 
 class CacheMetrics(ScrapedMetrics):
@@ -63,15 +64,37 @@ class CacheMetrics(ScrapedMetrics):
 
     def _collect_control(self) -> Iterator[Metric]:
         controls = self._cache.controls
+        # What is served, and what is served first: all classes would be 60 series per route.
+        current = {
+            (route, kind): control.served.get(kind) or min(items, key=lambda item: item.bound)
+            for route, control in controls.items()
+            for kind, items in control.evidence.items()
+            if kind in control.served or (kind == KNOWN_WORDS and items[0].seen)
+        }
         yield self.gauges(
             "wrong_hit_bound",
-            "Upper bound on the rate of wrong near hits",
-            ("route", "similarity"),
-            {
-                (route, f"{rung.similarity:g}"): rung.bound
-                for route, control in controls.items()
-                for rung in control.rungs
-            },
+            "Upper bound on the rate of wrong near hits, by kind",
+            ("route", "kind"),
+            {labels: item.bound for labels, item in current.items()},
+        )
+        yield self.gauges(
+            "served_kinds",
+            "Whether near hits of a kind are served",
+            ("route", "kind"),
+            {labels: float(item.is_served) for labels, item in current.items()},
+        )
+        wrong_hits = {route: control.wrong_hits for route, control in controls.items()}
+        yield self.gauges(
+            "wrong_hits_bound",
+            "Upper bound on the wrong ones of the near hits served since the last reset",
+            "route",
+            {route: hits.bound for route, hits in wrong_hits.items()},
+        )
+        yield self.gauges(
+            "replay_ratio",
+            "Share of served near hits that the model answers as well",
+            "route",
+            {route: hits.replay_ratio for route, hits in wrong_hits.items()},
         )
         yield self.gauges(
             "serve_threshold",

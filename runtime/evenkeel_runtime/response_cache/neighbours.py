@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.hit_class import HitClass, KnownQuestion
 
 # Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
 GRAPH_FROM = 2000
@@ -34,13 +35,18 @@ class NearHit:
 
     Attributes:
         entry: The entry with the near question.
-        similarity: Cosine of the two questions.
-        refused_by: The guard that rejects it; None if none does.
+        hit_class: What decides whether there is enough evidence to serve it.
+        refused_by: The guard that objects to it; None if none does.
     """
 
     entry: CacheEntry
-    similarity: float
+    hit_class: HitClass
     refused_by: str | None
+
+    @property
+    def similarity(self) -> float:
+        """Cosine of the question and the nearest one with this answer."""
+        return self.hit_class.similarity
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,15 @@ class Nearness:
 
 @dataclass(slots=True)
 class NearMiss:
-    """A near hit rejected by a guard, for human review.
+    """A near hit that a guard objects to and that was not served, for human review.
 
     Attributes:
         at_s: When, Unix time.
         route: The route in the cache file.
         similarity: Cosine of the two questions.
-        refused_by: The guard that rejected it.
+        lead: By how much it is nearer than the nearest question with another answer.
+        kind: The kind of its class (hit_class.py).
+        refused_by: The guard that objects.
         entry_id: The stored answer.
         question: The question; null without `shows_texts`.
         other: The question of the stored answer, likewise.
@@ -76,6 +84,8 @@ class NearMiss:
     at_s: float
     route: str
     similarity: float
+    lead: float
+    kind: str
     refused_by: str
     entry_id: str
     question: str | None
@@ -90,6 +100,7 @@ class Neighbours:
         self._embeddings: dict[str, NDArray[np.float16]] = {}
         self._scopes: dict[str, _List | _Graph] = {}
         self._scope_of: dict[str, str] = {}
+        self._known: dict[str, KnownQuestion] = {}
 
     def __len__(self) -> int:
         return len(self._scope_of)
@@ -101,9 +112,13 @@ class Neighbours:
         """Whether this scope has any questions."""
         return scope in self._scopes
 
-    def add(self, entry_id: str, scope: str, vector: Vector) -> None:
+    def add(
+        self, entry_id: str, scope: str, vector: Vector, known: KnownQuestion | None = None
+    ) -> None:
         """Add a question by its static vector, replacing any entry with its id."""
         self.remove(entry_id)
+        if known is not None:
+            self._known[entry_id] = known
         space = self._scopes.get(scope)
         if space is None:
             space = self._scopes[scope] = _List()
@@ -122,11 +137,16 @@ class Neighbours:
         known = self._embeddings.get(entry_id)
         return None if known is None else known.astype(np.float32)
 
+    def find_known(self, entry_id: str) -> KnownQuestion:
+        """Return what is known of a question; an answer of its own if nothing is."""
+        return self._known.get(entry_id) or KnownQuestion(hash(entry_id), ())
+
     def remove(self, entry_id: str) -> None:
         """Remove a question; unknown questions are ignored."""
         scope = self._scope_of.pop(entry_id, None)
         if scope is None:
             return
+        self._known.pop(entry_id, None)
         self._embeddings.pop(entry_id, None)
         space = self._scopes[scope]
         space.remove(entry_id)
@@ -138,6 +158,7 @@ class Neighbours:
         self._scopes.clear()
         self._embeddings.clear()
         self._scope_of.clear()
+        self._known.clear()
 
     def search(self, scope: str, vector: Vector, count: int) -> list[Neighbour]:
         """Return the nearest questions of a scope, nearest first."""

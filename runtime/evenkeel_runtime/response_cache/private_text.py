@@ -10,22 +10,97 @@ from evenkeel.privacy.text import OVER_BUDGET, RedactionTally, built_in
 
 # Data that a shop, bank or help desk keeps per customer.
 _OWN_THINGS = (
-    "order orders parcel parcels package packages delivery shipment refund refunds return balance "
-    "bill bills invoice invoices statement payment payments subscription booking bookings "
-    "reservation appointment appointments ticket tickets claim points salary address data account "
-    "number membership plan usage contract case history cart basket documents files email emails "
-    "calendar meeting meetings schedule profile card"
+    "order orders parcel parcels package packages delivery shipment refund refunds return returns "
+    "balance bill bills invoice invoices statement payment payments transfer booking bookings "
+    "flight reservation appointment appointments ticket tickets claim points salary address number "
+    "usage contract case history cart basket claims deductible results loan visa"
 )
 _REFERENCE = re.compile(
     r"\b(?:order|parcel|package|invoice|booking|ticket|case|claim|customer|account|tracking|ref)"
     r"(?:\s+(?:number|no\.?|id|code))?\s*[:#]?\s*#?[A-Z]{0,4}-?\d{3,}\b",
     re.IGNORECASE,
 )
-# A how-to question applies to all users, even if it says "my account".
-_GENERAL = re.compile(
-    r"^\W*(?:please\s+)?(?:(?:can|could|would)\s+you\s+(?:tell|explain|show)\s+\w+\s+)?"
-    r"(?:how\s+(?:do|can|could|should|to|long|much|many)\b|what\s+(?:do|can|should|happens|if)\b"
-    r"|where\s+(?:do|can|should|would)\s+i\b)",
+_OWN = "|".join(_OWN_THINGS.split())
+_SOME = r".{0,200}"
+_MY = r"(?:my|mine|our|ours)\b"
+_I = r"(?:i|we)\b"
+_START = r"^\W*(?:(?:hi|hello|hey|please|so|and|but|help)\b\W*)*"
+# "Tell me", "send me a link", "if I order now": whom to answer, not what about.
+_ADDRESSED = re.compile(
+    r"\b(?:tell|explain\s+to|explain|help|let|advise|connect|cost)\s+(?:me|us)\b"
+    rf"|\b(?:show|give|send|get)\s+(?:me|us)\b(?!{_SOME}\b(?:{_OWN}|code)\b)"
+    r"|\b(?:if|once|unless)\s+(?:i|we)\s+"
+    r"(?!(?:am|was|have|had|owe|need|can|still|will|qualify)\b)\w+",
+    re.IGNORECASE,
+)
+# Without any of these words, a question is the same whoever asks.
+_ASKER = re.compile(
+    rf"\b(?:i|me|myself|we|us|{_MY}|here|nearby|i['’]\w+|we['’]\w+)\b", re.IGNORECASE
+)
+# Asks how something is done: "how do I track my order".
+_HOW_TO = re.compile(
+    r"(?:^|[,;:.!?]|\b(?:and|so|but|please)\b)\W*(?:(?:hi|hello|hey|please|so|and|but|help)\b\W*)*"
+    r"(?:(?:can|could|would)\s+you\s+)?(?:(?:tell|explain|show)\W+)?(?:me\W+|us\W+)?"
+    r"(?:how\s+(?:do|can|could|should|to|would|may)\b|what\s+now\b|what\s+if\b"
+    r"|what\s+(?:do|can|should|must)\s+(?:i|we)\s+do\b|what\s+happens\s+(?:if|when)\b"
+    r"|(?:where|which\s+page)(?:\s+in\s+the\s+\w+)?\s+(?:do|can|should|could)\s+(?:i|we)\s+"
+    r"(?!sit|live|leave|go|work|stand|board|fly|meet|have|park|stay|get\s+off|transfer|start)\w+"
+    r"|when\s+can\s+(?:i|we)\s+(?:reach|call|contact|visit)\b)",
+    re.IGNORECASE,
+)
+# Not even then: "how do I know how much I owe", "how do I get home from here".
+_HOW_TO_STATE = re.compile(
+    rf"\bhow\s+(?:much|many|long)\b(?!\s+is\b){_SOME}\b{_I}"
+    r"|\b(?:near|about|from)\s+(?:me|us|here)\b"
+    rf"|\b(?:where\s+{_I}\s+live|here|nearby)\b|\bhow\s+(?:do|can)\s+{_I}\s+(?:stand|owe|do)\b"
+    r"|\bknow\s+(?:which|what|whether|if|when|where)\b"
+    r"|\b(?:owe|ordered|cancell?ed|charged|billed|paid|bought|booked|received)\b",
+    re.IGNORECASE,
+)
+# May one, must one; a wish; a loss or fault that is dealt with in the same way for all.
+_FOR_ALL = re.compile(
+    _START
+    + "(?:"
+    + "|".join(
+        (
+            rf"(?:can|could|may|should|must|shall)\s+{_I}\s+(?!afford|meet|see|expect|retire|claim|take\b"
+            r"|(?:get|have)\s+(?:an?\s+|the\s+|any\s+|my\s+)?(?:update|news|status|date|result|answer))",
+            rf"am\s+i\s+allowed\b|(?:what\s+)?do\s+{_I}\s+(?:have|need)\s+to\b",
+            r"is\s+(?:it|there)\s+(?:possible|safe|ok|okay|allowed|a\s+way)\b",
+            rf"(?:is|are|do|does)\s+(?:there|you)\b{_SOME}\b{_I}\s+(?:can|could|may|should)\b",
+            rf"how\s+(?:many\s+days|long)\s+do\s+{_I}\s+have\s+to\b",
+            rf"{_I}\s+(?:really\s+|just\s+)?(?:want|need|wish|(?:would|['’]d)\s+(?:like|love)|request)\b",
+            r"i['’]d\s+(?:like|love|rather)\b|we['’]d\s+like\b|i['’]m\s+looking\s+for\b",
+            rf"{_I}\s+(?:can['’]?t|cannot)\s+(?:use|find|access|get\s+past)\b",
+            rf"{_I}\s+(?:have|got)\s+(?:a|no)\s+(?:new|old|different|access)\b",
+            rf"{_I}\s+(?:just\s+)?(?:forgot|lost|deleted|(?:have|no\s+longer|can['’]?t|cannot|don['’]t|do\s+not)"
+            r"\s+(?:forgotten|lost|remember|know|recall|like|have|want))\b",
+            rf"{_MY}\s+(?:\w+\s+){{1,2}}(?:(?:does|do|did|will|is|has)\s+not|(?:does|do|is|wo|has)n['’]t"
+            r"|is|keeps|stopped|broke|was)\s+(?:\w+\s+)?(?:work|working|start|connect|turn|load|open"
+            r"|broken|black|lost|gone|stolen|dead|stuck|frozen|accepted|refused|invalid|dirty)\b",
+        )
+    )
+    + ")",
+    re.IGNORECASE,
+)
+# But not of what only the asker's records, place or past say.
+_STATE = re.compile(
+    "|".join(
+        (
+            rf"\b(?:know|see|hear|check|find\s+out|tell|learn|understand)\b{_SOME}"
+            rf"\b(?:whether|when|where|why|what|which|who|how\s+(?:much|many|long)|if|{_MY})",
+            rf"\b(?:status|state|progress|rest|balance)\s+of\s+{_MY}|\bwhere\s+{_I}\s+live\b",
+            r"\b(?:still|already|again|yesterday|tomorrow|tonight|here|nearby)\b|\bago\b",
+            r"\b(?:near|around|close\s+to|about|for)\s+(?:me|us)\b",
+            rf"\b(?:in|at|to|for|from|on)\s+{_MY}\s+(?:\w+\s+)?"
+            r"(?:area|city|town|country|region|street|zip|house|home|address|place|age|size|case)\b",
+            rf"\bwith\s+{_MY}\s+(?:passport|visa|income|degree|condition)\b",
+            r"\b(?:when|if|whether|which)\s+my\b"
+            r"|\b(?:i|we|you)\s+(?!need)(?:\w+ed|sent|chose|bought|paid|took|made|told|signed)\b",
+            r"\bwhy\b|\bcharged\b|\bbilled\b|\bowe\b|\beligible\b|\bqualify\b",
+            r"\bshould\s+(?:i|we)\s+take\b",
+        )
+    ),
     re.IGNORECASE,
 )
 
@@ -40,7 +115,7 @@ class PrivateText:
     def __init__(self, user_words: Iterable[str] = ()) -> None:
         nouns = "|".join(map(re.escape, [*_OWN_THINGS.split(), *user_words]))
         self._rules = built_in(broad=True)
-        self._own = re.compile(rf"\b(?:my|our|mine)\b(?:\s+\w+)?\s+(?:{nouns})\b", re.IGNORECASE)
+        self._own = re.compile(rf"\b{_MY}(?:\s+\w+)?\s+(?:{nouns})\b", re.IGNORECASE)
 
     def find_personal(self, text: str) -> str | None:
         """Return the rule that finds secret or personal data in a text; None if none does.
@@ -57,9 +132,17 @@ class PrivateText:
         return findings[0].rule.name if findings else None
 
     def is_about_asker(self, text: str) -> bool:
-        """Whether the answer applies to this asker only: "where is my order", "order 31245"."""
+        """Whether the answer depends on the asker: "where is my order", "order 31245".
+
+        A question in which the asker occurs depends on them, unless it is of a form that is the
+        same for all: "how do I reset my password", "can I pay by card", "I lost my phone".
+        """
         if _REFERENCE.search(text):
             return True
-        if _GENERAL.search(text):
+        if not _ASKER.search(_ADDRESSED.sub("", text)):
             return False
-        return bool(self._own.search(text))
+        if _HOW_TO.search(text):
+            return _HOW_TO_STATE.search(text) is not None
+        if not _FOR_ALL.search(text):
+            return True
+        return bool(_STATE.search(text) or self._own.search(text))

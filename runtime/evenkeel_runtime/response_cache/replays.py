@@ -27,6 +27,7 @@ class PendingReplay:
 
     Attributes:
         can_run_any_time: Whether the engine itself schedules it after all other requests.
+        ratio: Share of served hits that were to be replayed when this one was served.
     """
 
     request_id: str
@@ -37,6 +38,7 @@ class PendingReplay:
     options: dict[str, Any]
     caller: Caller
     can_run_any_time: bool
+    ratio: float
     asked_at_s: float = field(default_factory=monotonic)
 
 

@@ -47,6 +47,8 @@ class RoutePolicy(_Model):
         semantic: Whether questions in other words can match.
         similarities: Minimum cosines at which a near hit may be served, lowest first; evidence
             decides which one applies.
+        leads: Minimum leads of its cosine over the nearest question with another answer, lowest
+            first; evidence decides which one applies.
         draft_similarity: Minimum cosine at which a near hit is used as a draft.
         wrong_hit_limit: Highest acceptable rate of wrong semantic hits.
         alpha: Probability that the bound on that rate is wrong at any time.
@@ -60,8 +62,9 @@ class RoutePolicy(_Model):
     route: str = OTHER_ROUTES
     mode: HitMode = HitMode.SHADOW
     semantic: bool = True
-    similarities: tuple[_Ratio, ...] = (0.8, 0.87, 0.93, 0.97)
-    draft_similarity: _Ratio = 0.6
+    similarities: tuple[_Ratio, ...] = (0.5, 0.8)
+    leads: tuple[_Ratio, ...] = (0.0, 0.1, 0.2)
+    draft_similarity: _Ratio = 0.5
     wrong_hit_limit: float = Field(default=0.02, gt=0, lt=0.5)
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     replay_ratio: float = Field(default=0.1, gt=0, le=1)
@@ -73,6 +76,8 @@ class RoutePolicy(_Model):
     def _is_ladder(self) -> RoutePolicy:
         if not self.similarities or list(self.similarities) != sorted(set(self.similarities)):
             raise ValueError("similarities must be in ascending order")
+        if not self.leads or list(self.leads) != sorted(set(self.leads)):
+            raise ValueError("leads must be in ascending order")
         if self.draft_similarity > self.similarities[0]:
             raise ValueError("draft_similarity must not exceed the first value of similarities")
         return self

@@ -44,6 +44,7 @@ def open_cache(path: Path, data_dir: Path) -> OpenedCache:
     encoder = load_index() if policy.needs_embeddings else None
     audit = AuditLog(data_dir / policy.audit_log)
     cache = ResponseCache(policy, _open_backend(policy), encoder, audit)
+    cache.controls.data_dir = None if encoder is None else data_dir
     watched = PolicyFile(file, cache, knowledge)
     rejections.append(watched.record_rejection)
     return OpenedCache(cache, watched)

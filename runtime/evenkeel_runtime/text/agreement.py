@@ -30,7 +30,7 @@ def are_interchangeable(answer: str, other: str, encode: Encode | None) -> bool:
         other: The other one.
         encode: Returns a text's embedding; if None, only words are compared.
     """
-    if _plain(answer) == _plain(other):
+    if plain_words(answer) == plain_words(other):
         return True
     if encode is None:
         return False
@@ -42,5 +42,6 @@ def are_interchangeable(answer: str, other: str, encode: Encode | None) -> bool:
     return same_facts and float(encode(answer) @ encode(other)) >= SAME_MEANING
 
 
-def _plain(text: str) -> str:
+def plain_words(text: str) -> str:
+    """Return the words of a text, ignoring case, punctuation and layout."""
     return _NO_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()

@@ -183,7 +183,7 @@ def test_near_hits_are_verified_until_the_evidence_suffices(equipped: EquippedSe
     changed = [s for s in equipped.served.spans() if "evenkeel.cache.change" in s.attributes]
     assert len(changed) == 1 and "certified" in str(changed[0].attributes["evenkeel.cache.change"])
     log = [json.loads(line) for line in audit_log(equipped).read_text().splitlines()]
-    assert [e["after"] for e in log if e["event"] == "control"] == [0.75]
+    assert [e["after"] for e in log if e["event"] == "control"] == ["cosine 0.75, lead 0"]
 
 
 def audit_log(equipped: EquippedServer) -> Path:

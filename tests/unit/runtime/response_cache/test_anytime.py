@@ -15,8 +15,9 @@ def test_nothing_seen_bounds_nothing() -> None:
 
 
 def test_without_events_the_bound_has_a_closed_form() -> None:
-    # B(a, b + n) / B(a, b) · (1 − p)⁻ⁿ = 1/α, solved for p by hand with a = 1/2, b = 10, n = 300.
-    log_ratio = math.lgamma(310) - math.lgamma(310.5) + math.lgamma(10.5) - math.lgamma(10)
+    # B(a, b + n) / B(a, b) · (1 − p)⁻ⁿ = 1/α, solved for p by hand with a = 1/2, b = 100,
+    # n = 300.
+    log_ratio = math.lgamma(400) - math.lgamma(400.5) + math.lgamma(100.5) - math.lgamma(100)
     expected = 1 - math.exp(-(math.log(20) + (-log_ratio)) / 300)
     assert upper_bound(0, 300, 0.05) == pytest.approx(expected, abs=1e-6)
 

@@ -211,13 +211,15 @@ async def test_a_verdict_that_changes_what_is_served_is_an_event(
     asked = question(PARAPHRASE)
     near = await find_near(cache, asked)
     assert near is not None
-    changes = [cache.record_verdict(asked, near, is_same=True) for _ in range(400)]
+    changes = [cache.record_verdict(asked, near, is_same=True) for _ in range(600)]
     said = [change for change in changes if change is not None]
-    assert [(c.before, c.after, c.reason) for c in said] == [(None, 0.7, "certified")]
+    after = "cosine 0.7, lead 0"
+    assert [(c.before, c.after, c.reason) for c in said] == [(None, after, "certified")]
     assert cache.counts.changes == {"certified": 1}
     (line,) = (tmp_path / "audit.jsonl").read_text().splitlines()
     event = json.loads(line)
-    assert (event["event"], event["after"], event["limit"]) == ("control", 0.7, 0.02)
+    assert (event["event"], event["after"], event["limit"]) == ("control", after, 0.02)
+    assert event["kind"] == "known_words"
     assert event["bound"] < 0.02
 
 

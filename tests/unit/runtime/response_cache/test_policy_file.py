@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.question import Bypass
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache
@@ -158,6 +159,7 @@ async def test_a_route_put_into_shadow_stays_there_when_the_file_changes(tmp_pat
         pytest.param("wrong_hit_limit = 0.1", False, id="another limit"),
         pytest.param("alpha = 0.01", False, id="another confidence"),
         pytest.param("similarities = [0.9]", False, id="another ladder"),
+        pytest.param("leads = [0.3]", False, id="another lead"),
     ],
 )
 async def test_evidence_lasts_as_long_as_what_it_was_collected_for(
@@ -166,12 +168,12 @@ async def test_evidence_lasts_as_long_as_what_it_was_collected_for(
     folder = Folder(tmp_path, faq())
     control = folder.cache.control(folder.cache.policy.find_route("faq"))
     for _ in range(1000):
-        control.record(0.99, is_wrong=False)
+        control.record(HitClass(KNOWN_WORDS, 0.99, 0.5), is_wrong=False)
     assert control.threshold is not None
     await folder.write(faq(more))
     control = folder.cache.control(folder.cache.policy.find_route("faq"))
     assert (control.threshold is not None) is keeps
-    assert (control.rungs[0].seen == 1000) is keeps
+    assert (control.classes[0].seen == 1000) is keeps
     reasons = [event.get("reason") for event in folder.audited() if event["event"] == "control"]
     assert reasons == ([] if keeps else ["file"])
     await folder.cache.close()

@@ -1,11 +1,14 @@
 """What must not be cached: personal data, and questions about their asker."""
 
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from evenkeel_runtime.response_cache.private_text import PrivateText
 
+LABELLED = Path(__file__).parents[3] / "fixtures" / "about_asker.toml"
 PERSONAL = {
     "Write to ann.lee+x@example.org please": "email",
     "Call me at +49 30 1234567": "phone",
@@ -34,12 +37,12 @@ ABOUT_ASKER = (
     "Show me my last invoice",
     "Can I cancel order 62265 now?",
     "Is ticket #8812 done?",
-    "I want to end my membership.",
+    "How long does my refund take?",
     "What does our new contract say?",
 )
 GENERAL = (
     "How do I track my order?",
-    "How long does my refund take?",
+    "I want to end my membership.",
     "Where can I see my invoices?",
     "What is your return policy?",
     "Do you have a shop in Berlin?",
@@ -66,12 +69,24 @@ def test_a_question_for_everybody_is_told(text: str) -> None:
     assert not PrivateText().is_about_asker(text)
 
 
+def test_nothing_that_depends_on_the_asker_slips_and_hardly_anything_else_is_bypassed() -> None:
+    labelled = tomllib.loads(LABELLED.read_text(encoding="utf-8"))
+    is_about_asker = PrivateText().is_about_asker
+    assert len(labelled["depends"]) >= 150 and len(labelled["general"]) >= 100
+    assert [text for text in labelled["depends"] if not is_about_asker(text)] == []
+    needlessly = [text for text in labelled["general"] if is_about_asker(text)]
+    assert len(needlessly) <= 0.05 * len(labelled["general"]), needlessly
+
+
 def test_words_of_the_house_are_added() -> None:
-    assert not PrivateText().is_about_asker("Is my boat ready?")
-    assert PrivateText(["boat"]).is_about_asker("Is my boat ready?")
+    assert not PrivateText().is_about_asker("I want my boat.")
+    assert PrivateText(["boat"]).is_about_asker("I want my boat.")
 
 
-@pytest.mark.parametrize("part", ["a", "a.", "1 ", "my  ", "eyJ-", "A a ", "sk_", "@a", "(1"])
+@pytest.mark.parametrize(
+    "part",
+    ["a", "a.", "know ", "can i ", "how do i ", "1 ", "my  ", "eyJ-", "A a ", "sk_", "@a", "(1"],
+)
 def test_a_long_text_takes_no_long_time(part: str) -> None:
     text = part * (64 * 1024 // len(part))
     started = time.process_time()

@@ -11,6 +11,7 @@ import pytest
 
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.hit_class import KINDS, HitClass
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.state import describe
@@ -120,7 +121,10 @@ async def test_what_is_being_looked_up_meanwhile_is_not_served_either() -> None:
     encoder = SlowEncoder(hangs_on="all the items")
     server = Server(HitMode.SERVE, encoder, 10)
     await server.know(ASKED)
-    server.cache.control(server.cache.policy.routes[0]).threshold = 0.7
+    control = server.cache.control(server.cache.policy.routes[0])
+    for kind in KINDS:
+        for _ in range(600):
+            control.record(HitClass(kind, 1.0, 1.0), is_wrong=False)
     asking = asyncio.create_task(server.ask(REWORDED))
     while not encoder.texts:
         await asyncio.sleep(0.01)

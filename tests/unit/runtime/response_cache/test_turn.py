@@ -9,7 +9,8 @@ from typing import Any
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.gate import Standing
-from evenkeel_runtime.response_cache.cached_engine import _Call, _enter
+from evenkeel_runtime.response_cache.engine_call import Call
+from evenkeel_runtime.response_cache.engine_call import enter as enter_engine
 from evenkeel_runtime.wire.caller import Caller
 
 
@@ -26,8 +27,8 @@ def test_who_is_late_when_its_turn_comes_is_late_in_vllms_queue_too() -> None:
 
         request = SimpleNamespace(door=SimpleNamespace(enter=come_late), visit=visit)
         run: Any = SimpleNamespace(request=request, submitted_ns=0)
-        call = _Call(run, "prompt", None, "id", {"priority": early})
-        await _enter(call)
+        call = Call(run, "prompt", None, "id", {"priority": early})
+        await enter_engine(call)
         return early, call.options["priority"]
 
     early, late = asyncio.run(enter())

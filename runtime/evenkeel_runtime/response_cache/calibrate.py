@@ -1,0 +1,175 @@
+"""Collect labelled evidence on near hits from a dataset: `evenkeel cache calibrate`.
+
+Each text is asked once, in random order, of a cache that holds the texts before it, as traffic
+would. Where the cache finds a near answer, the label says whether it is the right one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.embedding import Encoder
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.evidence_file import Collected, LabelledPair, Labels
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.question import Question, Sampling, read_question
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.text.agreement import are_interchangeable
+from evenkeel_runtime.wire.caller import Caller
+
+WORDINGS_FILE = "wordings.jsonl"
+_SEED = 1
+_MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Labelled evidence.
+
+    Attributes:
+        labels: What the runtime loads.
+        asked: Texts that may be cached.
+        bypassed: Texts that may not, by reason.
+    """
+
+    labels: Labels
+    asked: int
+    bypassed: Counter[str]
+
+
+def read_dataset(folder: Path) -> dict[str, str]:
+    """Return the texts of a dataset folder, with their answers.
+
+    Those of wordings.jsonl (`text`, `answer`), if there is one, and the items of `<folder>.jsonl`
+    with a single message.
+
+    Raises:
+        ConfigurationError: If there are none, or a line is no such object.
+    """
+    answers: dict[str, str] = {}
+    for item in _read_lines(folder / f"{folder.resolve().name}.jsonl"):
+        messages = item.get("messages")
+        if isinstance(messages, list) and len(messages) == 1 and "reference" in item:
+            answers[str(messages[0].get("content"))] = str(item["reference"])
+    for item in _read_lines(folder / WORDINGS_FILE):
+        if not isinstance(item.get("text"), str) or not isinstance(item.get("answer"), str):
+            raise ConfigurationError(f"{folder / WORDINGS_FILE}: a line lacks text or answer")
+        answers[item["text"]] = item["answer"]
+    if not answers:
+        raise ConfigurationError(
+            f"{folder}: found no texts with answers; expected a dataset folder"
+        )
+    return answers
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        items = [json.loads(line) for line in lines if line]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    if not all(isinstance(item, dict) for item in items):
+        raise ConfigurationError(f"{path}: a line is no JSON object")
+    return items
+
+
+def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> dict[str, str]:
+    """Return a running model's own answers, greedy and past the cache.
+
+    Raises:
+        CannotMeasureError: If the server does not answer.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    import httpx
+
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+
+    def ask(text: str) -> str:
+        # The seed makes it another request than clients send: none of theirs is answered by it.
+        body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
+        answer = client.post("/v1/chat/completions", json=body | {"seed": _SEED})
+        answer.raise_for_status()
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as client:
+            with ThreadPoolExecutor(8) as pool:
+                return dict(zip(texts, pool.map(ask, texts), strict=True))
+    except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
+        raise CannotMeasureError(
+            f"{url}: {error}; is the server up, and the model right?"
+        ) from error
+
+
+async def calibrate(
+    answers: Mapping[str, str],
+    encoder: Encoder,
+    embedder: str,
+    model: str | None = None,
+    report: Callable[[int], None] = lambda done: None,
+) -> Calibration:
+    """Return the labelled evidence of texts with answers.
+
+    Args:
+        answers: The answer to each text.
+        encoder: Embeds texts.
+        embedder: Hash of the embedding model.
+        model: Identifies the weights that gave the answers; None for labels.
+        report: Called with the number of texts done.
+    """
+    policy = CachePolicy(max_bytes=_MAX_BYTES, routes=(RoutePolicy(mode=HitMode.SERVE),))
+    backend = MemoryBackend(_MAX_BYTES)
+    cache = ResponseCache(policy, backend, encoder, AuditLog(None))
+    private, pairs, bypassed, asked = PrivateText(), [], Counter[str](), 0
+    texts = sorted(answers)
+    random.Random(_SEED).shuffle(texts)
+    for done, text in enumerate(texts):
+        report(done)
+        body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+        question = read_question(body, Caller(), Sampling(0.0, {}), "", policy, private)
+        sketch = cache.sketch(question) if isinstance(question, Question) else None
+        if not isinstance(question, Question) or sketch is None:
+            reason = "long" if isinstance(question, Question) else question.reason
+            bypassed[reason] += 1
+            continue
+        asked += 1
+        vector = encoder.encode(text)
+        candidates = cache.find_candidates(question, sketch)
+        hit = await cache.find_nearest(question, vector, candidates)
+        if hit is not None:
+            near, own = hit.hit_class, answers[text]
+            is_wrong = not are_interchangeable(hit.entry.text, own, encoder.encode)
+            pairs.append(LabelledPair(near.kind, near.similarity, near.lead, is_wrong))
+        await cache.keep(question, _make_entry(question, answers[text]), vector)
+    await cache.close()
+    labels = Labels(Collected(embedder, model=model), tuple(pairs))
+    return Calibration(labels, asked, bypassed)
+
+
+def _make_entry(question: Question, answer: str) -> CacheEntry:
+    return CacheEntry(
+        id=question.id,
+        scope=question.scope,
+        tenant=question.tenant,
+        subjects=(),
+        question=question.text,
+        text=answer,
+        token_ids=(),
+        finish_reason="stop",
+        stop_reason=None,
+        generation_s=0.0,
+        expires_at_s=0.0,
+    )

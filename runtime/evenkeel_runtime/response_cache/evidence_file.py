@@ -1,0 +1,209 @@
+"""Keep the evidence on near hits over restarts, and load labelled evidence.
+
+Two owner-only files in the data folder: EVIDENCE_FILE, written by the runtime, and LABELS_FILE,
+written by `evenkeel cache calibrate`. Evidence that was collected with another embedding model,
+other classes, other ladders or for another model is discarded, and the reason is logged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE
+from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, KINDS, HitClass
+from evenkeel_runtime.response_cache.serve_control import Counted, Counts, Evidence, ServeControl
+from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+
+logger = logging.getLogger(__name__)
+
+EVIDENCE_FILE = "cache-evidence.json"
+LABELS_FILE = "cache-labels.json"
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What evidence was collected with; it applies to nothing else.
+
+    Attributes:
+        embedder: Hash of the embedding model.
+        classes: Version of the definition of the classes.
+        model: The served weights; None for labels, which do not depend on them.
+    """
+
+    embedder: str
+    classes: int = CLASSES_VERSION
+    model: str | None = None
+
+
+class LabelledPair(msgspec.Struct, frozen=True, array_like=True):
+    """The class of a near hit, and whether its answer was wrong."""
+
+    kind: str
+    similarity: float
+    lead: float
+    is_wrong: bool
+
+
+class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Labelled near hits."""
+
+    collected: Collected
+    pairs: tuple[LabelledPair, ...]
+
+    def count(self, policy: RoutePolicy) -> Counts:
+        """Return the verdicts by class of a route."""
+        found: dict[tuple[str, float, float], Counted] = {}
+        hits = [(HitClass(p.kind, p.similarity, p.lead), p.is_wrong) for p in self.pairs]
+        for kind in KINDS:
+            for similarity in policy.similarities:
+                for lead in policy.leads:
+                    item = Evidence(kind, similarity, lead, alpha=0.5)
+                    wrong = [is_wrong for hit, is_wrong in hits if item.covers(hit)]
+                    found[item.key] = Counted(len(wrong), sum(wrong))
+        return found
+
+
+class _SavedClass(msgspec.Struct, frozen=True, array_like=True):
+    kind: str
+    similarity: float
+    lead: float
+    seen: int
+    wrong: int
+    labelled: int
+    labelled_wrong: int
+
+
+class _SavedRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    similarities: tuple[float, ...]
+    leads: tuple[float, ...]
+    classes: tuple[_SavedClass, ...]
+
+
+class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    collected: Collected
+    labels: str | None
+    routes: dict[str, _SavedRoute]
+
+
+_T = TypeVar("_T", Labels, _Saved)
+
+
+class EvidenceFile:
+    """The evidence of one data folder.
+
+    Args:
+        folder: The data folder.
+        embedder: Hash of the embedding model.
+        model: Identifies the served weights.
+    """
+
+    def __init__(self, folder: Path, embedder: str, model: str) -> None:
+        self._folder = folder
+        self._collected = Collected(embedder, CLASSES_VERSION, model)
+        self.model = model
+        # Why evidence was discarded, by file.
+        self.discarded: dict[str, str] = {}
+        self._labels = self._read(LABELS_FILE, Labels)
+        self._labels_id = None if self._labels is None else self._hash(LABELS_FILE)
+        self._saved = self._read(EVIDENCE_FILE, _Saved)
+
+    def open_control(self, policy: RoutePolicy) -> ServeControl:
+        """Return the evidence of a route, with that of earlier runs and labels that apply to it."""
+        labelled = {} if self._labels is None else dict(self._labels.count(policy))
+        route = None if self._saved is None else self._saved.routes.get(policy.route)
+        if self._saved is None or route is None:
+            return ServeControl(policy, labelled)
+        if (route.similarities, route.leads) != (policy.similarities, policy.leads):
+            self._discard(EVIDENCE_FILE, f"route {policy.route} has other similarities or leads")
+            return ServeControl(policy, labelled)
+        counted = {}
+        for item in route.classes:
+            key = item.kind, item.similarity, item.lead
+            traffic_wrong = item.wrong - item.labelled_wrong
+            counted[key] = Counted(item.seen - item.labelled, traffic_wrong)
+            if self._saved.labels == self._labels_id:
+                # Kinds that were given up have lost their labels, too.
+                labelled[key] = Counted(item.labelled, item.labelled_wrong)
+        return ServeControl(policy, labelled, counted)
+
+    def encode(self, controls: Mapping[str, ServeControl]) -> bytes:
+        """Return the content of the evidence file."""
+        routes = dict(self._saved.routes) if self._saved is not None else {}
+        for route, control in controls.items():
+            classes = tuple(
+                _SavedClass(*item.key, item.seen, item.wrong, item.labelled, item.labelled_wrong)
+                for item in control.classes
+            )
+            routes[route] = _SavedRoute(control.similarities, control.leads, classes)
+        return msgspec.json.encode(_Saved(self._collected, self._labels_id, routes))
+
+    def write(self, data: bytes) -> None:
+        """Replace the evidence file.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        write_private(self._folder / EVIDENCE_FILE, data)
+
+    def _read(self, name: str, kind: type[_T]) -> _T | None:
+        path = self._folder / name
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                raise ValueError(f"larger than {_MOST_BYTES} bytes")
+            found = msgspec.json.decode(path.read_bytes(), type=kind)
+            _check(found)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self._discard(name, str(error))
+            return None
+        here, there = self._collected, found.collected
+        if there.embedder != here.embedder or there.classes != here.classes:
+            self._discard(name, "collected with another embedding model or other classes")
+            return None
+        if there.model not in (here.model, None):
+            self._discard(name, f"collected for the model {there.model}, not {here.model}")
+            return None
+        return found
+
+    def _hash(self, name: str) -> str:
+        return hashlib.sha256((self._folder / name).read_bytes()).hexdigest()[:16]
+
+    def _discard(self, name: str, reason: str) -> None:
+        self.discarded[name] = reason
+        logger.warning("evidence of the response cache discarded: %s: %s", name, reason)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file; only its owner can read it.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    new.replace(path)
+
+
+def _check(found: Labels | _Saved) -> None:
+    """Raise ValueError for counts that cannot be."""
+    if isinstance(found, Labels):
+        if any(pair.kind not in KINDS for pair in found.pairs):
+            raise ValueError("a pair has an unknown kind")
+        return
+    for route in found.routes.values():
+        for item in route.classes:
+            traffic, traffic_wrong = item.seen - item.labelled, item.wrong - item.labelled_wrong
+            is_sound = 0 <= item.labelled_wrong <= item.labelled and 0 <= traffic_wrong <= traffic
+            if item.kind not in KINDS or not is_sound:
+                raise ValueError(f"a class of kind {item.kind!r} has impossible counts")

@@ -1,0 +1,104 @@
+"""Classify near hits by what speaks against them; each class needs evidence of its own.
+
+A class is a kind and two ladders. The kind says what the words of two questions object to, and is
+one of a fixed list, so that `alpha` can be divided in advance. The ladders are the cosine to the
+nearest question and its lead over the nearest question with another answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+# Every word of weight occurs in near questions that have this answer.
+KNOWN_WORDS = "known_words"
+# Otherwise: the guard's objection, and whether near questions with other answers have the word.
+_NEW_WORD, _RIVAL_WORD = "new_word", "rival_word"
+_PASSED = "passed"
+_SOFT_GUARDS = (_PASSED, "slot", "contrast")
+# Objections that known words do not settle: "code P12" and "code P21", "in Bern" and "in Berlin".
+HARD_GUARDS = ("numbers", "names", "negation")
+KINDS = (
+    KNOWN_WORDS,
+    *(f"{guard}_{word}" for guard in _SOFT_GUARDS for word in (_NEW_WORD, _RIVAL_WORD)),
+    *HARD_GUARDS,
+)
+# Changes with any definition here: evidence does not apply to other classes.
+CLASSES_VERSION = 1
+# A rival is assumed at this cosine: with few entries, the answer that a question needs may be
+# missing rather than far.
+ASSUMED_RIVAL = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class HitClass:
+    """What is known of a near hit before the model answers.
+
+    Attributes:
+        kind: One of KINDS.
+        similarity: Cosine of the question with the nearest one that has this answer.
+        lead: That cosine less the one of the nearest question with another answer.
+    """
+
+    kind: str
+    similarity: float
+    lead: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnownQuestion:
+    """What is compared of a cached question without reading its entry.
+
+    Attributes:
+        answer: Equal for entries with the same answer.
+        stems: Stems of its words of weight.
+    """
+
+    answer: int
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NearQuestion:
+    """A cached question and its cosine with the new one."""
+
+    entry_id: str
+    similarity: float
+    known: KnownQuestion
+
+
+def classify(
+    guard: str | None, stems: frozenset[str], near: Sequence[NearQuestion], answer: int
+) -> HitClass:
+    """Return the class of a near hit.
+
+    Args:
+        guard: The objection to the nearest questions with this answer; None if there is one that
+            no guard objects to.
+        stems: Of the new question.
+        near: The near questions.
+        answer: The hit's, as in `KnownQuestion`.
+    """
+    same = [n for n in near if n.known.answer == answer]
+    rivals = [n for n in near if n.known.answer != answer]
+    similarity = max(n.similarity for n in same)
+    lead = similarity - max([ASSUMED_RIVAL, *(n.similarity for n in rivals)])
+    return HitClass(_find_kind(guard, stems, same, rivals), similarity, lead)
+
+
+def _find_kind(
+    guard: str | None,
+    stems: frozenset[str],
+    same: Sequence[NearQuestion],
+    rivals: Sequence[NearQuestion],
+) -> str:
+    if guard in HARD_GUARDS:
+        return guard
+    unknown = stems - _words(same)
+    if not unknown:
+        return KNOWN_WORDS
+    return f"{guard or _PASSED}_{_RIVAL_WORD if unknown & _words(rivals) else _NEW_WORD}"
+
+
+def _words(near: Iterable[NearQuestion]) -> set[str]:
+    return {stem for question in near for stem in question.known.stems}

@@ -1,0 +1,75 @@
+"""Labelled evidence from a dataset folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evenkeel.cli import main
+from evenkeel.embedding import hash_model, load_encoder
+from evenkeel.errors import ConfigurationError
+from evenkeel_runtime.response_cache.calibrate import calibrate, read_dataset
+from evenkeel_runtime.response_cache.command import CACHE
+from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS
+from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+
+DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
+ANSWERS = {
+    "How do I return an item?": "Send it back.",
+    "How can I return the item?": "Send it back.",
+    "How can I return an item please?": "Send it back.",
+    "How do I repair an item?": "Call us.",
+    "Where is my order?": "On its way.",
+}
+
+
+def run(*argv: str) -> int:
+    return main(list(argv), [CACHE])
+
+
+async def test_a_near_answer_is_right_or_wrong_by_its_label() -> None:
+    done = await calibrate(ANSWERS, load_encoder(), "hash")
+    assert (done.asked, done.bypassed) == (4, {"about_asker": 1})
+    known = [pair for pair in done.labels.pairs if pair.kind == KNOWN_WORDS]
+    assert known and not any(pair.is_wrong for pair in known)
+    answers = ANSWERS | {text: f"{n}" for n, text in enumerate(ANSWERS)}
+    others = await calibrate(answers, load_encoder(), "hash")
+    assert others.labels.pairs and all(pair.is_wrong for pair in others.labels.pairs)
+
+
+def test_a_dataset_is_its_items_of_one_message_and_its_wordings(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    one = {"messages": [{"role": "user", "content": "a?"}], "reference": "A"}
+    two = {"messages": [*one["messages"], *one["messages"]], "reference": "B"}
+    (folder / "set.jsonl").write_text("\n".join(map(json.dumps, (one, two))))
+    (folder / "wordings.jsonl").write_text(json.dumps({"text": "c?", "answer": "C"}) + "\n")
+    assert read_dataset(folder) == {"a?": "A", "c?": "C"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"text": 1}'])
+def test_a_folder_that_is_no_dataset_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "wordings.jsonl").write_text(text)
+    with pytest.raises(ConfigurationError):
+        read_dataset(tmp_path)
+
+
+def test_the_command_writes_what_the_runtime_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    lines = [json.dumps({"text": text, "answer": answer}) for text, answer in ANSWERS.items()]
+    (folder / "wordings.jsonl").write_text("\n".join(lines))
+    assert run("cache", "calibrate", str(folder), "--data-dir", str(tmp_path), "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["texts"] == 4 and said["bypassed"] == {"about_asker": 1}
+    assert (tmp_path / LABELS_FILE).stat().st_mode & 0o777 == 0o600
+    file = EvidenceFile(tmp_path, hash_model(), "any")
+    assert not file.discarded
+    assert sum(item.labelled for item in file.open_control(RoutePolicy()).classes) > 0
+
+
+def test_the_support_dataset_has_rewordings_to_calibrate_with() -> None:
+    assert len(read_dataset(DATASET)) > 1000

@@ -1,0 +1,173 @@
+"""Evidence outlives a restart, and is discarded with a reason where it does not apply."""
+
+import json
+import random
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evenkeel_runtime.response_cache.evidence_file import (
+    EVIDENCE_FILE,
+    LABELS_FILE,
+    Collected,
+    EvidenceFile,
+    LabelledPair,
+    Labels,
+    write_private,
+)
+from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.serve_control import ServeControl
+from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+
+POLICY = RoutePolicy(route="faq")
+MODEL, EMBEDDER = "demo|None|bfloat16|None", "abc"
+SURE = HitClass(KNOWN_WORDS, 0.9, 0.4)
+
+
+def open_file(folder: Path, embedder: str = EMBEDDER, model: str = MODEL) -> EvidenceFile:
+    return EvidenceFile(folder, embedder, model)
+
+
+def write(folder: Path, control: ServeControl) -> None:
+    file = open_file(folder)
+    file.write(file.encode({control_route(control): control}))
+
+
+def control_route(control: ServeControl) -> str:
+    return control._policy.route
+
+
+def trusted() -> ServeControl:
+    control = ServeControl(POLICY)
+    for _ in range(600):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+    return control
+
+
+def label(folder: Path, num_right: int, num_wrong: int = 0, embedder: str = EMBEDDER) -> None:
+    pairs = [LabelledPair(KNOWN_WORDS, 0.9, 0.4, n < num_wrong) for n in range(num_right)]
+    labels = Labels(Collected(embedder), tuple(pairs))
+    write_private(folder / LABELS_FILE, msgspec.json.encode(labels))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_evidence_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+    order = random.Random(seed)
+    control = ServeControl(POLICY)
+    for _ in range(2000):
+        hit = HitClass(order.choice(KINDS), order.random(), order.random())
+        control.record(hit, order.random() < 0.01)
+    write(tmp_path, control)
+    again = open_file(tmp_path).open_control(POLICY)
+    counted = [(c.key, c.seen, c.wrong, c.bound) for c in control.classes]
+    assert [(c.key, c.seen, c.wrong, c.bound) for c in again.classes] == counted
+
+
+def test_what_was_served_is_served_after_a_restart_and_each_hit_replayed_at_first(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, trusted())
+    again = open_file(tmp_path).open_control(POLICY)
+    assert again.may_serve(SURE)
+    assert again.verdict_ratio(KNOWN_WORDS) == 1.0
+
+
+def test_the_file_is_private_and_others_routes_stay_in_it(tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    assert stat.S_IMODE((tmp_path / EVIDENCE_FILE).stat().st_mode) == 0o600
+    write(tmp_path, ServeControl(RoutePolicy(route="other")))
+    assert set(json.loads((tmp_path / EVIDENCE_FILE).read_text())["routes"]) == {"faq", "other"}
+
+
+@pytest.mark.parametrize(
+    ("embedder", "model", "reason"),
+    [("other", MODEL, "another embedding model"), (EMBEDDER, "other", "for the model demo")],
+)
+def test_evidence_of_another_model_is_discarded(
+    embedder: str, model: str, reason: str, tmp_path: Path
+) -> None:
+    write(tmp_path, trusted())
+    file = open_file(tmp_path, embedder, model)
+    assert reason in file.discarded[EVIDENCE_FILE]
+    assert not file.open_control(POLICY).may_serve(SURE)
+
+
+def test_evidence_of_other_ladders_is_discarded(tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    file = open_file(tmp_path)
+    other = POLICY.model_copy(update={"similarities": (0.55, 0.8)})
+    assert not file.open_control(other).may_serve(SURE)
+    assert "other similarities" in file.discarded[EVIDENCE_FILE]
+
+
+def corrupt(text: str) -> dict[str, str]:
+    whole = json.loads(text)
+    seen = whole["routes"]["faq"]["classes"][0]
+    kind = [["no kind", *seen[1:]]]
+    wrong = [[*seen[:4], seen[3] + 1, 0, 0]]
+    return {
+        "cut off": text[:-20],
+        "empty": "",
+        "another shape": json.dumps({"routes": []}),
+        "unknown kind": json.dumps(
+            whole | {"routes": {"faq": whole["routes"]["faq"] | {"classes": kind}}}
+        ),
+        "impossible": json.dumps(
+            whole | {"routes": {"faq": whole["routes"]["faq"] | {"classes": wrong}}}
+        ),
+        "unknown key": json.dumps(whole | {"more": 1}),
+    }
+
+
+@pytest.mark.parametrize(
+    "how", ["cut off", "empty", "another shape", "unknown kind", "impossible", "unknown key"]
+)
+def test_a_corrupt_file_is_discarded_and_replaced(how: str, tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    path = tmp_path / EVIDENCE_FILE
+    path.write_text(corrupt(path.read_text())[how])
+    file = open_file(tmp_path)
+    assert EVIDENCE_FILE in file.discarded
+    assert not file.open_control(POLICY).may_serve(SURE)
+    file.write(file.encode({"faq": trusted()}))
+    assert open_file(tmp_path).open_control(POLICY).may_serve(SURE)
+
+
+def test_labels_count_beside_traffic_and_serve_once_there_is_some(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    control = open_file(tmp_path).open_control(POLICY)
+    assert control.evidence[KNOWN_WORDS][0].bound < POLICY.wrong_hit_limit
+    assert not control.may_serve(SURE)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+    write(tmp_path, control)
+    again = open_file(tmp_path).open_control(POLICY)
+    assert again.may_serve(SURE)
+    assert again.evidence[KNOWN_WORDS][0].labelled == 800
+    assert again.evidence[KNOWN_WORDS][0].seen == 820
+
+
+def test_labels_of_a_kind_that_was_given_up_stay_away_until_there_are_new_ones(
+    tmp_path: Path,
+) -> None:
+    label(tmp_path, 800)
+    control = open_file(tmp_path).open_control(POLICY)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    changes = [control.record(SURE, is_wrong=True) for _ in range(10)]
+    assert "risen" in [change.reason for change in changes if change is not None]
+    write(tmp_path, control)
+    assert open_file(tmp_path).open_control(POLICY).evidence[KNOWN_WORDS][0].labelled == 0
+    label(tmp_path, 900)
+    assert open_file(tmp_path).open_control(POLICY).evidence[KNOWN_WORDS][0].labelled == 900
+
+
+def test_labels_made_with_another_embedding_model_are_discarded(tmp_path: Path) -> None:
+    label(tmp_path, 800, embedder="other")
+    file = open_file(tmp_path)
+    assert LABELS_FILE in file.discarded
+    assert file.open_control(POLICY).evidence[KNOWN_WORDS][0].seen == 0

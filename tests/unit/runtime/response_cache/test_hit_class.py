@@ -1,0 +1,59 @@
+"""The class of a near hit: which words object to it, and how far it is ahead."""
+
+import pytest
+
+from evenkeel_runtime.response_cache.hit_class import (
+    ASSUMED_RIVAL,
+    KINDS,
+    KNOWN_WORDS,
+    KnownQuestion,
+    NearQuestion,
+    classify,
+)
+
+RESET, CHANGE = 1, 2
+
+
+def near(answer: int, similarity: float, *stems: str) -> NearQuestion:
+    return NearQuestion(f"{answer}-{similarity}", similarity, KnownQuestion(answer, stems))
+
+
+NEAR = (
+    near(RESET, 0.8, "reset", "password"),
+    near(RESET, 0.7, "forgot", "password"),
+    near(CHANGE, 0.65, "chang", "password"),
+)
+
+
+def kind(guard: str | None, *stems: str, answer: int = RESET) -> str:
+    return classify(guard, frozenset(stems), NEAR, answer).kind
+
+
+def test_words_that_other_wordings_of_the_answer_have_settle_an_objection() -> None:
+    for guard in (None, "contrast", "slot"):
+        assert kind(guard, "forgot", "reset", "password") == KNOWN_WORDS
+
+
+@pytest.mark.parametrize("guard", ["numbers", "names", "negation"])
+def test_numbers_names_and_negation_are_not_settled_by_words(guard: str) -> None:
+    assert kind(guard, "password") == guard
+
+
+def test_a_word_of_another_answer_is_worse_than_one_nobody_used() -> None:
+    assert kind("contrast", "chang", "password") == "contrast_rival_word"
+    assert kind("contrast", "recover", "password") == "contrast_new_word"
+    assert kind(None, "recover", "password") == "passed_new_word"
+
+
+def test_each_kind_is_one_that_alpha_is_divided_among() -> None:
+    guards = (None, "slot", "contrast", "numbers", "names", "negation")
+    words = (("password",), ("chang",), ("recover",))
+    assert {kind(guard, *stems) for guard in guards for stems in words} == set(KINDS)
+
+
+def test_the_lead_is_over_the_nearest_question_with_another_answer() -> None:
+    ahead = classify(None, frozenset(), NEAR, RESET)
+    assert (ahead.similarity, ahead.lead) == (0.8, pytest.approx(0.15))
+    assert classify(None, frozenset(), NEAR, CHANGE).lead == pytest.approx(-0.15)
+    alone = classify(None, frozenset(), NEAR[:1], RESET)
+    assert alone.lead == pytest.approx(0.8 - ASSUMED_RIVAL)
