@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_runtime.adapter.request_limits import apply_limits
 from evenkeel_runtime.control.service import ControlService
-from evenkeel_runtime.request.hook import RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST
+from evenkeel_runtime.request.hook import RequestHook, enter_engine
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun
 
 if TYPE_CHECKING:
     from evenkeel_runtime.response_cache.cached_engine import CachedEngine
@@ -23,6 +24,7 @@ class ObservedEngine:
         cache: The cache hook; None without a response cache.
 
     Attributes:
+        admits_at_engine: Whether chats and completions wait for control here, with known prompts.
         is_stopping: Whether the server was told to stop and is stopping the engine.
     """
 
@@ -37,6 +39,7 @@ class ObservedEngine:
         self.hook = hook
         self.control = control
         self.cache = cache
+        self.admits_at_engine = control is not None
         self.is_stopping = False
 
     def __getattr__(self, name: str) -> Any:
@@ -55,15 +58,31 @@ class ObservedEngine:
         salt = prompt.get("cache_salt") if isinstance(prompt, dict) else None
         lora_name = getattr(lora, "lora_name", None)
         run = self.hook.start_run(request_id, sampling_params, lora_name, salt)
-        if run.request is not None and run.request.visit is not None:
-            visit = run.request.visit
+        visit = None if run.request is None else run.request.visit
+        if visit is not None and self.control is not None:
             visit.is_streamed = run.is_streamed
+            own_salt = f"{lora_name or ''}\n{salt or ''}"
+            apply_limits(self.control.control, run, prompt, sampling_params, own_salt)
             options["priority"] = visit.priority
         if self.cache is not None:
             outputs = self.cache.answer(run, prompt, sampling_params, request_id, options)
+        elif visit is not None:
+            outputs = self._generate_in_turn(run, prompt, sampling_params, request_id, options)
         else:
             outputs = self._engine.generate(prompt, sampling_params, request_id, **options)
         return self.hook.observe(run, outputs)
+
+    async def _generate_in_turn(
+        self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the real client's outputs once control lets the request in."""
+        await enter_engine(run, options)
+        outputs = self._engine.generate(prompt, params, request_id, **options)
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            await outputs.aclose()
 
     def encode(
         self, prompt: Any, pooling_params: Any, request_id: str, **options: Any

@@ -20,7 +20,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
 from evenkeel.settings import load
-from evenkeel_runtime.engine.limits import StepLimiter
+from evenkeel_runtime.engine.limits import DraftLimits, StepLimiter
 from evenkeel_runtime.engine.parent_guard import end_with_parent
 from evenkeel_runtime.engine.recorder import StepRecorder, count_emitted, find_missing
 from evenkeel_runtime.engine.sender import StepSender
@@ -41,6 +41,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     _evenkeel_recorder: StepRecorder | None = None
     _evenkeel_limiter: StepLimiter | None = None
+    _evenkeel_drafts: DraftLimits | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> LedgerScheduler:
         """Return the variant for this configuration: vLLM knows one class name for both."""
@@ -54,6 +55,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         try:
             self._evenkeel_limiter = self._start_limiter()
+            self._evenkeel_drafts = DraftLimits(self._sets_drafts())
             self._evenkeel_recorder = self._start_recorder()
         except Exception as error:
             self._give_up(error)
@@ -61,6 +63,8 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
     def add_request(self, request: Any) -> None:
         """Add a request, and record when."""
         super().add_request(request)
+        if self._evenkeel_drafts is not None:
+            self._evenkeel_drafts.add(request)
         if self._evenkeel_recorder is not None:
             try:
                 self._evenkeel_recorder.record_arrival(request)
@@ -71,6 +75,8 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         """Schedule a step, and record its contents."""
         if self._evenkeel_limiter is not None:
             self._evenkeel_limiter.apply()
+        if self._evenkeel_drafts is not None:
+            self._evenkeel_drafts.apply(self.requests)
         start_ns = monotonic_ns()
         output = super().schedule(*args, **kwargs)
         if self._evenkeel_recorder is not None:
@@ -119,6 +125,10 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         finally:
             super().shutdown()
 
+    def _sets_drafts(self) -> bool:
+        """Whether a request's drafts are token ids that may be cut, not placeholders."""
+        return True
+
     def _start_limiter(self) -> StepLimiter | None:
         path = load(StepSettings, {}).settings.limits_file
         if path is None:
@@ -166,3 +176,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
 class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]
     """The same for vLLM's asynchronous scheduler, which plans a step while another runs."""
+
+    def _sets_drafts(self) -> bool:
+        # vLLM's own proposer drafts on the GPU; the scheduler has placeholders.
+        return False

@@ -322,6 +322,9 @@ class SpeculativeScheduler(LedgerScheduler):
                 speculation.log_evidence / log(10),
             )
 
+    def _sets_drafts(self) -> bool:
+        return True
+
     def _can_verify(self) -> bool:
         """Whether vLLM verifies drafts that are set here."""
         return True

@@ -15,6 +15,7 @@ from contextlib import suppress
 from time import monotonic
 
 from evenkeel_runtime.control.config import ControlConfig, ControlMode
+from evenkeel_runtime.control.costs import BYTES_PER_TOKEN, Costs
 from evenkeel_runtime.control.gate import Gate, GateFullError, Room, Ticket
 from evenkeel_runtime.control.ladder import ClassCounts, Ladder, LeverLimits, LimitChange
 from evenkeel_runtime.control.pace import (
@@ -24,6 +25,7 @@ from evenkeel_runtime.control.pace import (
     ConcurrencyLimit,
     FirstTokens,
 )
+from evenkeel_runtime.control.prefixes import UNKNOWN_CACHE, KvCache
 from evenkeel_runtime.control.quota import Quotas
 from evenkeel_runtime.control.visit import ControlCounts, RefusedError, Visit
 from evenkeel_runtime.control.window import SlidingWindow
@@ -55,6 +57,7 @@ class AdmissionControl:
             configured.
         limits_file: File from which the engine process reads its limits.
         clock: Monotonic seconds.
+        cache: The engine's KV cache.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class AdmissionControl:
         num_slots: int,
         limits_file: LimitsFile | None = None,
         clock: Callable[[], float] = monotonic,
+        cache: KvCache = UNKNOWN_CACHE,
     ) -> None:
         self._num_slots = num_slots
         self._limits_file = limits_file
@@ -81,6 +85,7 @@ class AdmissionControl:
         self._ladder = Ladder(config, clock())
         self._window = SlidingWindow(config.window_s)
         self._quotas = Quotas(config)
+        self.costs = Costs(config, cache)
         self._apply()
 
     def configure(self, config: ControlConfig) -> None:
@@ -96,7 +101,7 @@ class AdmissionControl:
         self._first_tokens.keep(config.classes)
         for visit in self._visits.values():
             self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
-        self.config = config
+        self.config = self.costs.config = config
         self._apply()
 
     @property
@@ -109,6 +114,10 @@ class AdmissionControl:
         """The limits at the current level."""
         return self._ladder.limits
 
+    def now_s(self) -> float:
+        """Return the time on control's clock."""
+        return self._clock()
+
     @property
     def gate(self) -> Gate:
         """The gate."""
@@ -119,7 +128,7 @@ class AdmissionControl:
 
         Args:
             caller: The caller.
-            size_bytes: Size of its body; larger ones of a class are due later.
+            size_bytes: Size of its body, by which its prompt is estimated until `measure`.
 
         Raises:
             RefusedError: If a quota is used up.
@@ -130,18 +139,27 @@ class AdmissionControl:
         overdrawn = self._quotas.check(tenant, session, now_s)
         if overdrawn is not None:
             message = f"quota exhausted for this {overdrawn.owner}"
-            self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
+            self.refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         limit_s = self.config.classes[name].ttft_s
-        size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
-        longer_s = limit_s * (min(size_factor, _MAX_SIZE_FACTOR) - 1)
-        due_s = now_s + limit_s + min(longer_s, _MAX_SIZE_S)
+        due_s = now_s + limit_s + self.longer_s(limit_s, size_bytes / BYTES_PER_TOKEN)
         self._record_limit(limit_s, now_s)
         accounts = self._quotas.begin(tenant, session, now_s)
         is_overdrawn = overdrawn is not None
         visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
+        visit.owners = self.costs.find_owners(caller)
         visit.keeps_order = self.config.mode is not ControlMode.ACT
         self._visits[id(visit)] = visit
         return visit
+
+    def longer_s(self, limit_s: float, num_tokens: float) -> float:
+        """Return how much later a prompt with this many tokens to compute is due."""
+        factor = max(1.0, num_tokens / self.config.long_prompt_tokens)
+        return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
+
+    def refund(self, visit: Visit) -> None:
+        """Give back what a refused request was charged."""
+        for account in visit.accounts:
+            account.refund()
 
     def _record_limit(self, limit_s: float, now_s: float) -> None:
         """Record an arrival; if the shortest active limit changes, measure and resize anew."""
@@ -169,10 +187,9 @@ class AdmissionControl:
             else:
                 visit.ticket = self._join(self._gate, visit)
         except RefusedError:
-            for account in visit.accounts:
-                account.refund()
+            self.refund(visit)
             raise
-        if not visit.ticket.is_inside:
+        if not visit.ticket.is_inside and visit.queued_s is None:
             visit.queued_s = self._clock()
         return visit.ticket
 
@@ -196,8 +213,7 @@ class AdmissionControl:
 
     def push_out(self, visit: Visit) -> RefusedError:
         """Refuse a request that another one displaced from the full queue."""
-        for account in visit.accounts:
-            account.refund()
+        self.refund(visit)
         return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
 
     def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
@@ -251,9 +267,20 @@ class AdmissionControl:
                 if any(changes):
                     self._resize()
 
-    def leave(self, visit: Visit, tokens: int) -> None:
-        """Count a finished request and charge `tokens` to its quotas."""
+    def leave(self, visit: Visit, tokens: int, cached: int | None = None) -> None:
+        """Count a finished request and charge `tokens` to its quotas.
+
+        Args:
+            visit: The visit.
+            tokens: Tokens of its prompt and its answer.
+            cached: Prompt tokens that the engine found in its cache; None if unknown.
+        """
         self._visits.pop(id(visit), None)
+        if visit.cost is not None and visit.entered_s is not None and tokens:
+            self.costs.record_end(visit.cost, cached)
+        if visit.claim is not None:
+            answer = tokens - visit.cost.tokens if visit.cost is not None and tokens else None
+            self.costs.shares.leave(visit.claim, answer)
         if visit.ticket is not None:
             self._gate.leave(visit.ticket)
         self._leave_shadow(visit)
@@ -323,7 +350,9 @@ class AdmissionControl:
             )
         return self.config.default_class
 
-    def _refuse(self, name: str, status: int, reason: str, message: str, wait_s: float) -> None:
+    def refuse(
+        self, name: str, status: int, reason: str, message: str, wait_s: float | None
+    ) -> None:
         """Refuse a request; in a dry run only count it."""
         if self.config.mode is not ControlMode.ACT:
             self.counts.would_refuse[name, reason] += 1

@@ -44,7 +44,21 @@ class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 10 * self.ttft_s if self.queue_deadline_s is None else self.queue_deadline_s
 
 
-class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What each request of an owner may use, and the owner's requests together; None: no limit.
+
+    Attributes:
+        context_tokens: Tokens of a prompt and its answer.
+        kv_share: Share of the engine's KV cache that the owner's requests may hold together.
+        draft_tokens: Longest draft; 0 turns drafts off.
+    """
+
+    context_tokens: Count | None = None
+    kv_share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    draft_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one tenant or session may use; None means no limit.
 
     Attributes:
@@ -82,12 +96,13 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         recover_burn: The burn rate below which a step is reverted.
         recover_s: How long the burn rate must stay below it.
         min_bad: Minimum number of bad requests in the window for a step.
-        long_prompt_bytes: A request body's size beyond which its deadline grows with its size, so
-            that short requests go first and long ones still get their turn.
+        long_prompt_tokens: Uncached prompt tokens beyond which a deadline grows with their number,
+            so that short requests go first and long ones still get their turn.
         classes: By name.
         tenant: What each tenant may use.
         tenants: Quotas of named tenants, overriding `tenant`.
         session: What each session may use.
+        routes: Limits of each named route; `*` for the others together.
     """
 
     mode: ControlMode = ControlMode.ACT
@@ -98,11 +113,12 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recover_burn: Positive = 1.0
     recover_s: Positive = 20.0
     min_bad: Count = 3
-    long_prompt_bytes: Count = 16_384
+    long_prompt_tokens: Count = 4096
     classes: Mapping[str, SloClass] = msgspec.field(default_factory=DEFAULT_CLASSES.copy)
     tenant: Quota = msgspec.field(default_factory=Quota)
     tenants: Mapping[str, Quota] = msgspec.field(default_factory=dict)
     session: Quota = msgspec.field(default_factory=Quota)
+    routes: Mapping[str, Limits] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.classes:

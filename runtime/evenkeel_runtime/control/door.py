@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Send
 
 from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.measure import claim_share, give_up_share
 from evenkeel_runtime.control.visit import RefusedError, Visit
 
 # Sent by vLLM's `--sse-keep-alive-interval` while there is no token.
@@ -41,13 +42,17 @@ class Door:
         refused = self._refused
         return refused.result() if refused.done() and not refused.cancelled() else None
 
+    def refuse(self, error: RefusedError) -> None:
+        """Refuse the request before it asks for its turn."""
+        if not self._refused.done():
+            self._refused.set_result(error)
+
     async def enter(self) -> None:
         """Wait for the request's turn; a refused request waits here until it is cancelled."""
         try:
             await self._wait()
         except RefusedError as error:
-            if not self._refused.done():
-                self._refused.set_result(error)
+            self.refuse(error)
             # The app is told that its client has disconnected, and cancels this.
             await asyncio.get_running_loop().create_future()
 
@@ -56,6 +61,11 @@ class Door:
         # A beam search comes here once per beam.
         if self.refusal is not None:
             raise self.refusal
+        claim = claim_share(control, visit)
+        if claim is not None and not claim.let_in.done():
+            await asyncio.wait((claim.let_in,), timeout=control.longest_wait_s(visit))
+            if not claim.let_in.done():
+                raise self.refusal or give_up_share(control, visit)
         ticket = visit.ticket or control.queue(visit)
         if not ticket.let_in.done():
             await asyncio.wait((ticket.let_in,), timeout=control.longest_wait_s(visit))

@@ -39,5 +39,12 @@ class ControlMetrics(ScrapedMetrics):
             "Requests naming a class that is not configured",
             counts.unknown_classes,
         )
+        prompts = {"total": 0, "cached": 0, "estimated_cached": 0}
+        prompts |= control.costs.counts.prompt_tokens
+        yield self.counters(
+            "prompt_tokens", "Prompt tokens of measured requests, by kind", "kind", prompts
+        )
+        shares = control.costs.shares
+        yield self.gauge("kv_waiting", "Requests waiting for a KV share", shares.count_waiting())
         yield self.counter("errors", "Ticks that failed", counts.errors)
         yield self.counters("changes", "Steps taken", "lever", counts.changes)

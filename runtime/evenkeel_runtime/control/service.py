@@ -27,13 +27,15 @@ from evenkeel.spans import (
 )
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.config import ControlConfig, ControlMode
+from evenkeel_runtime.control.config import ControlConfig, ControlMode, Limits
+from evenkeel_runtime.control.costs import Costs
 from evenkeel_runtime.control.ladder import ClassCounts, LeverLimits, LimitChange
 
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
 LEVER_MODE = "mode"
+_NUM_HOLDERS = 20
 
 SendEvent = Callable[[str, Mapping[str, AttributeValue], int, int], None]
 
@@ -91,6 +93,36 @@ class LastChange:
 
 
 @dataclass(frozen=True, slots=True)
+class KvUse:
+    """The engine's KV cache, and what requests with a share of it hold.
+
+    Attributes:
+        num_tokens: Tokens that fit into it; 0 if unknown.
+        held: Tokens by owner, for those who hold the most.
+        waiting: Requests that wait for a share.
+    """
+
+    num_tokens: int
+    held: dict[str, int]
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLimits:
+    """The limits of one tenant, session or route.
+
+    Attributes:
+        context_tokens: Tokens of a prompt and its answer; null without a limit.
+        kv_share: Share of the KV cache of all its requests; null without a limit.
+        draft_tokens: Longest draft; null without a limit.
+    """
+
+    context_tokens: int | None
+    kv_share: float | None
+    draft_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ControlState:
     """The state of control, as returned by `GET /control`.
 
@@ -105,6 +137,8 @@ class ControlState:
         waiting: Requests at the gate, by class.
         classes: First tokens in the last window, by class.
         last_change: The last step taken; null before the first.
+        kv_cache: The engine's KV cache, and what requests with a share of it hold.
+        owner_limits: The limits of tenants, sessions and routes in the control file.
     """
 
     mode: ControlMode
@@ -117,6 +151,8 @@ class ControlState:
     waiting: dict[str, int]
     classes: dict[str, FirstTokens]
     last_change: LastChange | None
+    kv_cache: KvUse
+    owner_limits: dict[str, OwnerLimits]
 
 
 class ControlService:
@@ -191,6 +227,12 @@ class ControlService:
                 for name, count in sorted(control.read().items())
             },
             last_change=None if last is None else LastChange(last.lever, last.reason),
+            kv_cache=_describe_kv(control.costs),
+            owner_limits={
+                name: OwnerLimits(each.context_tokens, each.kv_share, each.draft_tokens)
+                for name, each in _name_limits(config).items()
+                if (each.context_tokens, each.kv_share, each.draft_tokens) != (None, None, None)
+            },
         )
 
     def _report_change(self, change: LimitChange) -> None:
@@ -245,3 +287,15 @@ class ControlService:
                 0, LEVER_MODE, before.value, config.mode.value, "control file", 0.0
             )
             self._report_change(change)
+
+
+def _describe_kv(costs: Costs) -> KvUse:
+    held = sorted(costs.shares.held().items(), key=lambda item: -item[1])[:_NUM_HOLDERS]
+    names = {" ".join(owner).replace("\0", " "): tokens for owner, tokens in held}
+    return KvUse(costs.cache.num_tokens, names, costs.shares.count_waiting())
+
+
+def _name_limits(config: ControlConfig) -> dict[str, Limits]:
+    named: dict[str, Limits] = {"tenant": config.tenant, "session": config.session}
+    named |= {f"tenant {name}": each for name, each in config.tenants.items()}
+    return named | {f"route {name}": each for name, each in config.routes.items()}

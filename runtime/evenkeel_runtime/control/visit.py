@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from evenkeel.errors import EvenkeelError
+from evenkeel_runtime.control.costs import PromptCost
 from evenkeel_runtime.control.gate import Standing, Ticket
+from evenkeel_runtime.control.kv_shares import Claim, Owner
 from evenkeel_runtime.control.quota import Account
 
 # Priority offset that puts late requests behind all others in vLLM's own queue.
@@ -18,16 +20,16 @@ class RefusedError(EvenkeelError):
     """A refused request.
 
     Attributes:
-        status: 429 for a quota, 503 for load.
-        reason: `quota`, `shed` or `queue_deadline`.
-        retry_after_s: When to retry.
+        status: 400 for a prompt that is too long, 429 for a quota, 503 for load.
+        reason: `context_length`, `quota`, `kv_share`, `shed` or `queue_deadline`.
+        retry_after_s: When to retry; None if that would not help.
     """
 
-    def __init__(self, status: int, reason: str, message: str, retry_after_s: float) -> None:
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
-        self.retry_after_s = max(1, math.ceil(retry_after_s))
+        self.retry_after_s = None if retry_after_s is None else max(1, math.ceil(retry_after_s))
 
 
 @dataclass(slots=True)
@@ -43,6 +45,9 @@ class Visit:
         session: Its session.
         accounts: The accounts whose quota it uses.
         is_overdrawn: Whether one of them is exhausted, which a dry run lets pass.
+        owners: Its tenant, session and route, whose limits apply.
+        cost: What its prompt costs; None before vLLM has rendered it.
+        claim: What it holds of its owners' shares of the KV cache.
         ticket: Its ticket at the gate; None before it joins the queue.
         shadow: Its ticket at a dry run's shadow gate, which holds no request back.
         keeps_order: Whether vLLM should serve it in order of arrival, because control does not act.
@@ -61,6 +66,9 @@ class Visit:
     session: str | None
     accounts: list[Account]
     is_overdrawn: bool = False
+    owners: tuple[Owner, ...] = ()
+    cost: PromptCost | None = None
+    claim: Claim | None = None
     ticket: Ticket | None = None
     shadow: Ticket | None = None
     queued_s: float | None = None

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evenkeel_runtime.wire.drafts import MAX_DRAFT_KEY
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits
 
 # Smaller chunks cost more in additional steps than they gain.
 _LEAST_CHUNK_TOKENS = 32
+
+
+class DraftLimits:
+    """Cuts the drafts of requests whose longest draft is limited.
+
+    Args:
+        is_possible: Whether drafts are known when a step is planned.
+    """
+
+    def __init__(self, is_possible: bool) -> None:
+        self._is_possible = is_possible
+        self._longest: dict[str, int] = {}
+
+    def add(self, request: Any) -> None:
+        """Note a new request's limit, if it has one."""
+        extra = getattr(request.sampling_params, "extra_args", None) or {}
+        longest = extra.get(MAX_DRAFT_KEY)
+        if self._is_possible and isinstance(longest, int):
+            self._longest[request.request_id] = max(0, longest)
+
+    def apply(self, requests: Mapping[str, Any]) -> None:
+        """Cut the drafts of the next step.
+
+        Args:
+            requests: The scheduler's unfinished requests by id.
+        """
+        if not self._longest:
+            return
+        for request_id, longest in list(self._longest.items()):
+            request = requests.get(request_id)
+            if request is None:
+                del self._longest[request_id]
+            elif len(request.spec_token_ids) > longest:
+                request.spec_token_ids = request.spec_token_ids[:longest]
 
 
 class StepLimiter:

@@ -20,6 +20,8 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 
 # The response cache only answers chats.
 _CACHED_PATH = "/v1/chat/completions"
+# Prompts are rendered before these requests are admitted.
+_SIZED_PATHS = frozenset({_CACHED_PATH, "/v1/completions"})
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -49,8 +51,10 @@ class ControlMiddleware:
         except RefusedError as error:
             request.refused_by = error.reason
             body = {"error": {"message": str(error), "type": error.reason, "code": error.status}}
-            retry_after = (b"retry-after", str(error.retry_after_s).encode())
-            await _answer(send, error.status, body, [retry_after])
+            headers = []
+            if error.retry_after_s is not None:
+                headers.append((b"retry-after", str(error.retry_after_s).encode()))
+            await _answer(send, error.status, body, headers)
 
     async def _serve(
         self,
@@ -64,8 +68,10 @@ class ControlMiddleware:
         request.visit = visit
         send = _watch(control, visit, send)
         try:
-            if request.path == _CACHED_PATH and find_engine(scope).cache is not None:
-                await self._serve_behind_cache(Door(control, visit), request, scope, receive, send)
+            engine = find_engine(scope)
+            is_sized = getattr(engine, "admits_at_engine", False) and request.path in _SIZED_PATHS
+            if is_sized or (request.path == _CACHED_PATH and engine.cache is not None):
+                await self._serve_at_engine(Door(control, visit), request, scope, receive, send)
                 return
             queue = _Waiting(receive, self._budget)
             ticket = control.queue(visit)
@@ -82,12 +88,15 @@ class ControlMiddleware:
             control.enter(visit)
             await self._app(scope, queue.receive, send)
         finally:
-            control.leave(visit, request.count_tokens())
+            control.leave(visit, request.count_tokens(), request.count_cached_tokens())
 
-    async def _serve_behind_cache(
+    async def _serve_at_engine(
         self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let the app check its cache first: a cache hit needs no admission."""
+        """Let the app render the prompt and check its cache first; then it is admitted.
+
+        Only then is the prompt's length known, and a cache hit needs no admission.
+        """
         request.door = door
         try:
             await self._app(scope, door.watch_receive(receive), door.watch_send(send))

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 _MAX_LEARNING_S = 5.0
 
 
+async def enter_engine(run: EngineRun, options: dict[str, Any]) -> None:
+    """Wait for the request's turn if control queues it, and record when it was submitted."""
+    if run.request is not None and run.request.door is not None:
+        await run.request.door.enter()
+        if run.request.visit is not None:
+            # Its lateness is known now that the gate has admitted it.
+            options["priority"] = run.request.visit.priority
+    run.submitted_ns = monotonic_ns()
+
+
 @dataclass(frozen=True, slots=True)
 class EngineReader:
     """Functions that read vLLM's objects; the adapter supplies them for the installed version.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # vLLM's admission control (vllm/exceptions.py) refuses a request with one of these.
 _SHED_ERRORS = ("QueueOverflowError", "MaxQueuedTokensError")
 # vLLM's errors, and control's own reasons (runtime/evenkeel_runtime/control/admission.py).
-_SHED = (*_SHED_ERRORS, "shed", "quota", "queue_deadline")
+_SHED = (*_SHED_ERRORS, "shed", "quota", "queue_deadline", "kv_share")
 _HTTP_TOO_MANY_REQUESTS = 429
 # The operation if the engine is called from an unknown path.
 OPERATION_UNKNOWN = "generate_content"
@@ -152,6 +152,13 @@ class HttpRequest:
     def count_tokens(self) -> int:
         """Return the input and output tokens of its runs, as known from the outputs so far."""
         return sum(run.count_tokens() for run in self.runs)
+
+    def count_cached_tokens(self) -> int | None:
+        """Return the prompt tokens that the engine found in its cache; None if unknown."""
+        if len(self.runs) != 1 or self.runs[0].is_from_cache:
+            return None
+        cached: int | None = getattr(self.runs[0].last_output, "num_cached_tokens", None)
+        return cached
 
     def forget_runs(self) -> None:
         """Discard the runs, so that the request counts as one that never reached the engine."""

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from evenkeel import spans
-from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.engine_call import Call, enter
+from evenkeel_runtime.response_cache.engine_call import Call
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
     Details,
@@ -150,7 +150,7 @@ class CachedEngine:
         gathered, began = Gathered(), 0.0
         outputs: Outputs | None = None
         try:
-            await enter(call)
+            await enter_engine(call.run, call.options)
             outputs = self._generate(call)
             began = perf_counter()
             async for output in outputs:
@@ -357,7 +357,7 @@ class CachedEngine:
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 
     async def _bypass(self, call: Call) -> Outputs:
-        await enter(call)
+        await enter_engine(call.run, call.options)
         outputs = self._generate(call)
         try:
             async for output in outputs:

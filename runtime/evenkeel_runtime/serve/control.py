@@ -15,6 +15,7 @@ from evenkeel.private_files import FOLDER_MODE
 from evenkeel.settings import hand_down
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.adapter import vllm as vllm_adapter
+from evenkeel_runtime.adapter.request_limits import read_kv_cache
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import read_control_file
 from evenkeel_runtime.control.metrics import ControlMetrics
@@ -67,7 +68,12 @@ class ControlHook:
             ConfigurationError: If the file is wrong.
         """
         file = WatchedFile(self._path, read_control_file, logger)
-        control = AdmissionControl(file.current, vllm_adapter.num_slots(engine), self._limits)
+        control = AdmissionControl(
+            file.current,
+            vllm_adapter.num_slots(engine),
+            self._limits,
+            cache=read_kv_cache(engine),
+        )
         self._events = EventSender(target)
         service = ControlService(control, file, self._events.send)
         self._service = service

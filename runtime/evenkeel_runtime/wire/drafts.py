@@ -18,6 +18,8 @@ REPORT_KEY = "evenkeel_speculation"
 # False if the request must not have any.
 TENANT_KEY = "evenkeel_tenant"
 SPECULATE_KEY = "evenkeel_speculate"
+# Its longest draft, if control limits it.
+MAX_DRAFT_KEY = "evenkeel_max_draft"
 
 
 @dataclass(slots=True)

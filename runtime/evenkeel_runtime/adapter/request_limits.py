@@ -1,0 +1,61 @@
+"""Measure a request's prompt for control, and set its limits in vLLM's parameters (vLLM 0.32)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.measure import measure
+from evenkeel_runtime.control.prefixes import KvCache
+from evenkeel_runtime.control.visit import RefusedError
+from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.wire.drafts import MAX_DRAFT_KEY, SPECULATE_KEY
+
+
+def apply_limits(
+    control: AdmissionControl, run: EngineRun, prompt: Any, params: Any, salt: str
+) -> None:
+    """Measure a prompt, and limit the answer and the drafts as the control file says.
+
+    A prompt over its limit is refused at the door; without one, vLLM answers 400 for the error.
+
+    Raises:
+        ValueError: If the prompt is over its limit and the request has no door.
+    """
+    request = run.request
+    tokens = prompt.get("prompt_token_ids") if isinstance(prompt, Mapping) else None
+    if request is None or request.visit is None or tokens is None:
+        return
+    if not hasattr(params, "max_tokens"):
+        return  # A pooling request has no answer to limit.
+    try:
+        cost = measure(control, request.visit, tokens, salt, params.max_tokens)
+    except RefusedError as error:
+        if request.door is None:
+            raise ValueError(str(error)) from error
+        request.door.refuse(error)
+        return
+    _limit(params, cost)
+
+
+def _limit(params: Any, cost: PromptCost) -> None:
+    if cost.max_tokens is not None and cost.max_tokens != params.max_tokens:
+        params.max_tokens = cost.max_tokens
+        params.min_tokens = min(params.min_tokens, cost.max_tokens)
+    if cost.draft_tokens is not None:
+        limit = {MAX_DRAFT_KEY: cost.draft_tokens}
+        if not cost.draft_tokens:
+            limit = {SPECULATE_KEY: False, MAX_DRAFT_KEY: 0}
+        params.extra_args = (params.extra_args or {}) | limit
+
+
+def read_kv_cache(engine: Any) -> KvCache:
+    """Return the size of the engine's KV cache, as far as vLLM says."""
+    config = getattr(getattr(engine, "vllm_config", None), "cache_config", None)
+    return KvCache(
+        num_blocks=int(getattr(config, "num_gpu_blocks", None) or 0),
+        block_tokens=int(getattr(config, "block_size", None) or 16),
+        has_prefixes=bool(getattr(config, "enable_prefix_caching", True)),
+    )

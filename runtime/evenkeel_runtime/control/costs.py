@@ -1,0 +1,150 @@
+"""What a request costs the engine, once vLLM has rendered its prompt: its size and its limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evenkeel_runtime.control.config import ControlConfig, Limits
+from evenkeel_runtime.control.kv_shares import Claim, KvShares, Owner, Share
+from evenkeel_runtime.control.prefixes import KvCache, PrefixMemory
+from evenkeel_runtime.wire.caller import Caller
+
+OTHER_ROUTES = "*"
+# Of a body whose prompt is not rendered yet.
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True)
+class PromptCost:
+    """The prompt of a request, and what it may use.
+
+    Attributes:
+        tokens: Prompt tokens.
+        cached: Of these, probably in the engine's prefix cache.
+        hashes: Its blocks.
+        max_tokens: Longest answer; None if there is no limit.
+        draft_tokens: Longest draft; None if there is no limit.
+        excess: The context limit that the prompt exceeds; None if it fits.
+    """
+
+    tokens: int
+    cached: int
+    hashes: Sequence[int] = ()
+    max_tokens: int | None = None
+    draft_tokens: int | None = None
+    excess: int | None = None
+
+    @property
+    def uncached(self) -> int:
+        """Prompt tokens that the engine probably has to compute."""
+        return self.tokens - self.cached
+
+
+@dataclass(slots=True)
+class CostCounts:
+    """Counters of prompts; each only grows.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompts that the engine answered: `total`, `cached` as the
+            engine reported, and `estimated_cached`.
+    """
+
+    prompt_tokens: Counter[str] = field(default_factory=Counter)
+
+
+class Costs:
+    """Sizes prompts and applies the limits of the control file.
+
+    Args:
+        config: The control configuration.
+        cache: The engine's KV cache.
+    """
+
+    def __init__(self, config: ControlConfig, cache: KvCache) -> None:
+        self.config = config
+        self.cache = cache
+        self.counts = CostCounts()
+        self.shares = KvShares()
+        self._prefixes = PrefixMemory(cache)
+
+    def measure(
+        self, owners: Sequence[Owner], tokens: Sequence[int], salt: str, max_tokens: int | None
+    ) -> PromptCost:
+        """Return what a prompt costs and may use.
+
+        Args:
+            owners: The request's tenant, session and route.
+            tokens: The prompt.
+            salt: What keeps its prefix apart from others' in the prefix cache.
+            max_tokens: Longest answer that the client asks for; None if it sets no limit.
+        """
+        size = len(tokens)
+        hashes = self._prefixes.hash_blocks(tokens, salt)
+        cost = PromptCost(size, self._prefixes.count_cached(hashes, size), hashes, max_tokens)
+        limits = [self.find_limits(owner) for owner in owners]
+        contexts = [each.context_tokens for each in limits if each.context_tokens is not None]
+        if contexts:
+            room = min(contexts) - size
+            if room < 1:
+                cost.excess = min(contexts)
+            else:
+                cost.max_tokens = room if max_tokens is None else min(room, max_tokens)
+        drafts = [each.draft_tokens for each in limits if each.draft_tokens is not None]
+        cost.draft_tokens = min(drafts, default=None)
+        return cost
+
+    def find_owners(self, caller: Caller) -> tuple[Owner, ...]:
+        """Return the tenant, session and route whose limits apply to a caller's requests."""
+        tenant, route = caller.tenant or "", caller.route or OTHER_ROUTES
+        owners = [("tenant", tenant)]
+        if caller.session_id is not None:
+            # Two tenants may use the same name.
+            owners.append(("session", f"{tenant}\0{caller.session_id}"))
+        # Clients choose the names of routes: those without limits of their own count together.
+        owners.append(("route", route if route in self.config.routes else OTHER_ROUTES))
+        return tuple(owners)
+
+    def find_limits(self, owner: Owner) -> Limits:
+        """Return the limits of a tenant, session or route."""
+        kind, name = owner
+        config = self.config
+        if kind == "tenant":
+            return config.tenants.get(name, config.tenant)
+        if kind == "session":
+            return config.session
+        return config.routes.get(name) or Limits()
+
+    def claim(self, owners: Sequence[Owner], cost: PromptCost, due_s: float) -> Claim | None:
+        """Claim KV cache for a request; None if no limit applies or the cache's size is unknown."""
+        shares = self._find_shares(owners)
+        if not shares:
+            return None
+        answer = self.shares.expect_answer(shares)
+        if cost.max_tokens is not None:
+            answer = min(answer, cost.max_tokens)
+        tokens = self.cache.round_up(cost.tokens + int(answer))
+        return self.shares.claim(shares, tokens, due_s)
+
+    def _find_shares(self, owners: Sequence[Owner]) -> list[Share]:
+        total = self.cache.num_tokens
+        return [
+            Share(owner, share * total)
+            for owner in owners
+            if total and (share := self.find_limits(owner).kv_share) is not None
+        ]
+
+    def record_end(self, cost: PromptCost, cached: int | None) -> None:
+        """Remember the prompt of a request that the engine has answered.
+
+        Args:
+            cost: What it cost.
+            cached: Prompt tokens that the engine found in its cache; None if unknown.
+        """
+        self._prefixes.add(cost.hashes)
+        if cached is not None:
+            counter = self.counts.prompt_tokens
+            counter["total"] += cost.tokens
+            counter["cached"] += cached
+            counter["estimated_cached"] += cost.cached

@@ -1,0 +1,75 @@
+"""Apply what is known once a prompt is rendered: its deadline, its limits, its KV share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenkeel_runtime.control.admission import TOO_MANY_REQUESTS, AdmissionControl
+from evenkeel_runtime.control.config import ControlMode
+from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.kv_shares import Claim
+from evenkeel_runtime.control.visit import RefusedError, Visit
+
+_BAD_REQUEST = 400
+
+
+def measure(
+    control: AdmissionControl,
+    visit: Visit,
+    tokens: Sequence[int],
+    salt: str,
+    max_tokens: int | None,
+) -> PromptCost:
+    """Set a visit's deadline by the prompt tokens to compute; return what it may use.
+
+    Args:
+        control: Admission control.
+        visit: The visit.
+        tokens: Its prompt, as vLLM has rendered it.
+        salt: What keeps the prompt apart from others' in the prefix cache.
+        max_tokens: Longest answer that the client asks for; None if it sets no limit.
+
+    Raises:
+        RefusedError: If the prompt is longer than a limit of its tenant, session or route.
+    """
+    cost = control.costs.measure(visit.owners, tokens, salt, max_tokens)
+    visit.cost = cost
+    limit_s = visit.late_s - visit.arrived_s
+    visit.due_s = visit.late_s + control.longer_s(limit_s, cost.uncached)
+    if cost.excess is not None:
+        message = (
+            f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "
+            f"{cost.excess} tokens here (context_tokens); shorten the prompt"
+        )
+        try:
+            control.refuse(visit.slo_class, _BAD_REQUEST, "context_length", message, None)
+        except RefusedError:
+            control.refund(visit)
+            raise
+    if control.config.mode is not ControlMode.ACT:
+        cost.max_tokens, cost.draft_tokens = max_tokens, None
+    return cost
+
+
+def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
+    """Claim KV cache for a visit, let in at once or later; None if no share applies."""
+    if visit.cost is None or control.config.mode is not ControlMode.ACT:
+        return None
+    if visit.claim is None:
+        visit.claim = control.costs.claim(visit.owners, visit.cost, visit.due_s)
+        if visit.claim is not None and not visit.claim.let_in.done():
+            visit.queued_s = control.now_s()
+    return visit.claim
+
+
+def give_up_share(control: AdmissionControl, visit: Visit) -> RefusedError:
+    """Refuse a request whose owner held its share of the KV cache for too long."""
+    control.refund(visit)
+    name, longest_s = visit.slo_class, control.longest_wait_s(visit)
+    control.counts.refused[name, "kv_share"] += 1
+    owners = " or ".join(share.owner[0] for share in visit.claim.shares) if visit.claim else ""
+    message = (
+        f"the requests of this {owners} held its share of the KV cache (kv_share) for "
+        f"{longest_s:g} s; wait for some to end"
+    )
+    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, longest_s)

@@ -1,0 +1,163 @@
+"""What a measured prompt costs, which limits apply to it, and when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import parse_control
+from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.door import Door
+from evenkeel_runtime.control.measure import claim_share
+from evenkeel_runtime.control.measure import measure as measure_prompt
+from evenkeel_runtime.control.prefixes import KvCache
+from evenkeel_runtime.control.visit import RefusedError, Visit
+from evenkeel_runtime.wire.caller import Caller
+
+CACHE = KvCache(num_blocks=100, block_tokens=10)
+FILE = """
+long_prompt_tokens = 100
+[classes.chat]
+ttft_s = 0.5
+queue_deadline_s = 0.05
+[tenant]
+context_tokens = 500
+[tenants.acme]
+context_tokens = 300
+draft_tokens = 4
+kv_share = 0.3
+[session]
+draft_tokens = 8
+[routes.agent]
+context_tokens = 200
+draft_tokens = 0
+[routes."*"]
+kv_share = 0.5
+"""
+
+
+def make(text: str = FILE) -> AdmissionControl:
+    return AdmissionControl(parse_control(text, "test"), 64, clock=lambda: 0.0, cache=CACHE)
+
+
+def measure(
+    control: AdmissionControl,
+    tokens: Sequence[int],
+    max_tokens: int | None = None,
+    **caller: str,
+) -> tuple[Visit, PromptCost]:
+    visit = control.arrive(Caller(**caller), 0)
+    return visit, measure_prompt(control, visit, tokens, "", max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("caller", "max_tokens", "answer", "drafts"),
+    [
+        pytest.param({}, None, 400, None, id="every tenant's"),
+        pytest.param({"tenant": "acme"}, None, 200, 4, id="one tenant's own"),
+        pytest.param({"tenant": "acme"}, 50, 50, 4, id="a shorter answer was asked for"),
+        pytest.param({"tenant": "acme", "route": "agent"}, None, 100, 0, id="the strictest"),
+        pytest.param({"session_id": "s"}, 9, 9, 8, id="a session's"),
+    ],
+)
+def test_the_strictest_limit_applies(
+    caller: dict[str, str], max_tokens: int | None, answer: int, drafts: int | None
+) -> None:
+    _, cost = measure(make(), range(100), max_tokens, **caller)
+    assert (cost.max_tokens, cost.draft_tokens) == (answer, drafts)
+
+
+def test_a_prompt_without_room_for_an_answer_is_refused_for_good() -> None:
+    control = make()
+    with pytest.raises(RefusedError, match=r"200 tokens; .* 200 tokens here") as caught:
+        measure(control, range(200), route="agent")
+    refused = caught.value
+    assert (refused.status, refused.reason, refused.retry_after_s) == (400, "context_length", None)
+    assert control.counts.refused == {("chat", "context_length"): 1}
+    _, cost = measure(control, range(199), route="agent")
+    assert cost.max_tokens == 1
+
+
+def test_a_dry_run_limits_nothing_and_counts_what_it_would_refuse() -> None:
+    control = make('mode = "dry-run"\n' + FILE)
+    visit, cost = measure(control, range(900), 7, tenant="acme")
+    assert (cost.max_tokens, cost.draft_tokens, claim_share(control, visit)) == (7, None, None)
+    assert control.counts.would_refuse == {("chat", "context_length"): 1}
+
+
+def test_a_changed_file_applies_to_the_next_request() -> None:
+    control = make()
+    control.configure(parse_control("", "test"))
+    _, cost = measure(control, range(900), tenant="acme")
+    assert (cost.max_tokens, cost.draft_tokens, cost.excess) == (None, None, None)
+
+
+def test_only_tokens_to_compute_make_a_prompt_due_later() -> None:
+    control = make("long_prompt_tokens = 100\n[classes.chat]\nttft_s = 0.5")
+    first, cost = measure(control, range(301))
+    assert (cost.cached, cost.uncached, first.due_s) == (0, 301, pytest.approx(0.5 * 3.01))
+    control.enter(first)
+    control.leave(first, 310, cached=0)
+    again, cost = measure(control, range(301))
+    assert (cost.cached, cost.uncached, again.due_s) == (300, 1, 0.5)
+    control.enter(again)
+    control.leave(again, 310, cached=290)
+    assert control.costs.counts.prompt_tokens == {
+        "total": 602, "cached": 290, "estimated_cached": 300,
+    }  # fmt: skip
+
+
+def test_what_the_engine_never_had_is_not_expected_in_its_cache() -> None:
+    control = make("")
+    visit, _ = measure(control, range(301))
+    control.leave(visit, 0)
+    assert measure(control, range(301))[1].cached == 0
+
+
+def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> None:
+    async def scenario() -> None:
+        control = make()
+        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(3)]
+        doors = [Door(control, visit) for visit in visits]
+        await doors[0].enter()
+        second, third = (asyncio.create_task(door.enter()) for door in doors[1:])
+        while doors[2].refusal is None:
+            await asyncio.sleep(0.005)
+        refused = doors[1].refusal
+        assert refused is not None
+        assert (refused.status, refused.reason) == (429, "kv_share")
+        assert "of this tenant or route held" in str(refused)
+        for task, visit in zip((second, third), visits[1:], strict=True):
+            task.cancel()
+            control.leave(visit, 0)
+        # What is given back lets the next one in.
+        later = measure(control, range(200), 20, tenant="acme")[0]
+        entering = asyncio.create_task(Door(control, later).enter())
+        await asyncio.sleep(0)
+        control.leave(visits[0], 215)
+        await entering
+        assert later.ticket is not None and later.ticket.is_inside
+        control.leave(later, 210)
+        assert control.costs.shares.held() == {}
+        # Routes without limits of their own share those of `*`.
+        assert control.costs.find_owners(Caller(route="x"))[-1] == ("route", "*")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tenant]\nkv_share = 1.5", "kv_share"),
+        ("[routes.a]\ndraft_tokens = -1", "draft_tokens"),
+        ("[routes.a]\nrequests_per_minute = 3", "requests_per_minute"),
+        ("[tenants.a]\ncontext_tokens = 0", "context_tokens"),
+    ],
+)
+def test_a_wrong_limit_is_said(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        parse_control(text, "test")
