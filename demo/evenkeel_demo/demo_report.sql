@@ -26,6 +26,7 @@ SELECT
     sum(cached_tokens) / nullIf(sum(input_tokens), 0) AS cached_token_ratio,
     sum(accepted_tokens) / nullIf(sum(drafted_tokens), 0) AS acceptance_rate,
     countIf(response_cache IN ('exact', 'semantic')) AS answered_from_cache,
+    countIf(response_cache = 'verified') AS verified_from_cache,
     (
         SELECT countIf(SpanAttributes['evenkeel.compression.verdict'] = 'sent')
         FROM spans WHERE Timestamp >= {since:DateTime64(9)}

@@ -26,7 +26,7 @@ PHASE_WORDS = {
     DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only observes (dry run)",
     DemoPhase.RECOVERED: "recovered: the crowd is over; control now acts",
     DemoPhase.CONTROLLED: "controlled: the same crowd again, with control acting",
-    DemoPhase.POPULAR: "popular: many clients ask the same questions; the cache answers",
+    DemoPhase.POPULAR: "popular: many ask the same in their own words; the cache helps",
 }
 
 
@@ -164,7 +164,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 _COUNTS = (
     "requests", "errors", "cancelled", "spans_stored",
-    "answered_from_cache", "compressed", "feedback", "live_evaluations",
+    "answered_from_cache", "verified_from_cache", "compressed", "feedback", "live_evaluations",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from evenkeel_demo.parts import DemoLocation, Endpoints, Ports
 from evenkeel_demo.receiver import WebhookReceiver
 from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
-from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_questions
+from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_popular, read_questions
 
 # Names in the data folder, and a file only a collector's folder has.
 LOGS = "logs"
@@ -198,6 +198,7 @@ class _Stage:
             place.endpoints.collector + FEEDBACK_PATH,
             parts.system_prompt(dataset / "sides" / "full.toml"),
             read_questions(dataset / "support.jsonl"),
+            read_popular(),
         )
         self.comparison = EvalProcess(place, dataset)
         self.since = datetime.now(UTC)

@@ -103,6 +103,17 @@ def read_questions(path: Path) -> list[GoldenQuestion]:
     return [GoldenQuestion(item["messages"], item["tags"][0], item["reference"]) for item in items]
 
 
+def read_popular() -> list[GoldenQuestion]:
+    """Return the popular questions, each in all its wordings, with one answer per question."""
+    from golden_datasets.support.rewordings import read_rewordings
+
+    return [
+        GoldenQuestion([{"role": "user", "content": wording}], POPULAR_ROUTE, question.answer)
+        for question in read_rewordings()[:NUM_POPULAR]
+        for wording in question.wordings
+    ]
+
+
 def crowd_size(long_prompt_s: float) -> int:
     """Return how many long prompts of `long_prompt_s` each occupy an engine for CROWD_S."""
     least, most = CROWD_SIZES
@@ -117,6 +128,7 @@ class Traffic:
         feedback_url: Where clients send feedback; None: they send none.
         system_prompt: Put before each question, so that there is a prefix to cache.
         questions: What to ask.
+        popular: What most clients ask in the last phase, in many wordings.
         seed: Makes the order of questions, tenants and cancellations repeatable.
     """
 
@@ -126,6 +138,7 @@ class Traffic:
         feedback_url: str | None,
         system_prompt: str,
         questions: Sequence[GoldenQuestion],
+        popular: Sequence[GoldenQuestion] = (),
         seed: int = 7,
     ) -> None:
         self.counters = ClientCounters()
@@ -133,7 +146,7 @@ class Traffic:
         self._feedback_url = feedback_url
         self._system = {"role": "system", "content": system_prompt}
         self._questions = questions
-        self._popular = [q for q in questions if q.tag == "paraphrase"][:NUM_POPULAR]
+        self._popular = popular
         self._long = [q for q in questions if q.tag == "long-prompt"]
         self._random = random.Random(seed)
         self._phase = DemoPhase.HEALTHY
@@ -208,7 +221,7 @@ class Traffic:
 
     def _next_question(self, wanted: Rates) -> GoldenQuestion:
         if self._popular and self._random.random() < wanted.popular_ratio:
-            return replace(self._random.choice(self._popular), tag=POPULAR_ROUTE)
+            return self._random.choice(self._popular)
         question = self._random.choice(self._questions)
         if not self._long or self._random.random() >= HISTORY_RATIO:
             return question

@@ -89,7 +89,13 @@ def test_compose_plays_the_same_story(platform: tuple[Path, Ports]) -> None:
     told = (folder.parent / "demo.log").read_text()
     assert process.returncode == 0, told
     printed = json.loads(output)
-    for name in ("answered_from_cache", "compressed", "feedback", "live_evaluations"):
+    for name in (
+        "answered_from_cache",
+        "verified_from_cache",
+        "compressed",
+        "feedback",
+        "live_evaluations",
+    ):
         assert printed[name] > 0, name
     assert printed["comparison"]["exit_code"] == 1
     assert ("support-ttft", "firing") in {(a["slo"], a["status"]) for a in printed["alerts"]}

@@ -211,7 +211,13 @@ def test_the_alert_fired_and_resolved_once(report: dict[str, Any]) -> None:
 
 
 def test_every_hook_has_left_its_traces(report: dict[str, Any]) -> None:
-    for name in ("answered_from_cache", "compressed", "feedback", "live_evaluations"):
+    for name in (
+        "answered_from_cache",
+        "verified_from_cache",
+        "compressed",
+        "feedback",
+        "live_evaluations",
+    ):
         assert report[name] > 0, name
 
 

@@ -11,12 +11,15 @@ from evenkeel_demo.traffic import (
     CHATS_AT_ONCE,
     CROWD_S,
     CROWD_SIZES,
+    NUM_POPULAR,
+    POPULAR_ROUTE,
     ClientCounters,
     DemoPhase,
     GoldenQuestion,
     Rates,
     Traffic,
     crowd_size,
+    read_popular,
 )
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
@@ -70,3 +73,12 @@ def test_a_crowd_keeps_a_fast_and_a_slow_machine_as_long(long_prompt_s: float) -
 @pytest.mark.parametrize(("long_prompt_s", "size"), [(0.0, CROWD_SIZES[1]), (60, CROWD_SIZES[0])])
 def test_a_crowd_has_its_limits(long_prompt_s: float, size: int) -> None:
     assert crowd_size(long_prompt_s) == size
+
+
+def test_popular_questions_come_in_many_wordings_with_one_answer() -> None:
+    popular = read_popular()
+    answers = {question.reference for question in popular}
+    assert len(answers) == NUM_POPULAR
+    assert len(popular) >= 5 * NUM_POPULAR
+    assert len({question.messages[0]["content"] for question in popular}) == len(popular)
+    assert {question.tag for question in popular} == {POPULAR_ROUTE}
