@@ -61,7 +61,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from evenkeel_collector.store.storage import open_embedded
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 storage = open_embedded(Path(sys.argv[1]))
 storage.rollups.use(read_slo_file(Path(sys.argv[2])).slos)
 client = storage.connect()

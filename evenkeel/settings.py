@@ -18,7 +18,12 @@ from pydantic import BeforeValidator, Field, Secret, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_line, write_secret
+from evenkeel.secret_text import (
+    SecretAddress,
+    read_secret,
+    warn_of_command_line,
+    write_secret,
+)
 from evenkeel.toml_file import read_toml
 
 FILE_NAME = "evenkeel.toml"

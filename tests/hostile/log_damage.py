@@ -3,13 +3,8 @@
 import random
 from collections.abc import Callable
 
-from evenkeel_collector.log.segment_format import (
-    HEADER,
-    RECORD,
-    encode_record,
-    encode_segment,
-    marker_of,
-)
+from evenkeel_collector.log.segment_format import HEADER, RECORD, encode_record, encode_segment
+from evenkeel_collector.log.segment_name import marker_of
 
 BLOCK_BYTES = 512
 NODE = "0123456789ab"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import EvenkeelError
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
 from evenkeel_collector.alerts.book import AlertBook

@@ -32,6 +32,9 @@ ROOMS = {
         "privacy": [""],
         "prompts": [""],
         "slo": [""],
+        "slo.file": ["", "slo"],
+        "slo.formats": ["", "slo", "slo.file"],
+        "why": [""],
     },
     "evenkeel_runtime": {
         "": [],

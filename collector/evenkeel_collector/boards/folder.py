@@ -7,7 +7,7 @@ from pathlib import Path
 from evenkeel.errors import ConfigurationError
 from evenkeel.synced_text import replace_text
 from evenkeel_collector.boards.catalogue import BOARDS
-from evenkeel_collector.boards.render import board_json
+from evenkeel_collector.boards.grafana_json import board_json
 
 
 def write_boards(folder: Path, dashboard_url: str, force: bool = False) -> list[Path]:

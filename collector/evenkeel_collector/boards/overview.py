@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board import Board, Kind, Panel, Prom, Row
+from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row
 from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
 _FLEET = Fleet(SERVERS)

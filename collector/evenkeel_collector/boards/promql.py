@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenkeel_collector.boards.board import Prom, Variable
+from evenkeel_collector.boards.board_model import Prom, Variable
 
 MODEL = 'model_name=~"$model"'
 

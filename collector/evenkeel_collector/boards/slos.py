@@ -5,7 +5,7 @@ Recorded series have Sloth's names (sloth.dev); groups of a grouped SLO have onl
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board import Board, Columns, Kind, Panel, Prom, Row, Variable
+from evenkeel_collector.boards.board_model import Board, Columns, Kind, Panel, Prom, Row, Variable
 
 _SLO = 'sloth_slo=~"$slo"'
 _FIRING = 'alertstate="firing", alertname=~"SloBudgetBurn|SloNoData|SloRule"'

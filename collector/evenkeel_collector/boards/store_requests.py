@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenkeel_collector.boards.board import Board, Columns, Kind, Panel, Row, Sql, Variable
+from evenkeel_collector.boards.board_model import Board, Columns, Kind, Panel, Row, Sql, Variable
 
 _HERE = Path(__file__).parent
 _COUNTED = (

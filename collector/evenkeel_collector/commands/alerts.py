@@ -165,7 +165,7 @@ def _run_replay(args: argparse.Namespace) -> int:
 def _run_test(args: argparse.Namespace) -> int:
     import asyncio
 
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
     from evenkeel_collector.delivery.attempt import TrialResult, send_test
 
     file = read_slo_file(args.slos)

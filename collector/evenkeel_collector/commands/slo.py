@@ -78,7 +78,7 @@ def _add_windows(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
     from evenkeel_collector.commands.slo_text import check_json, check_text
 
     file = read_slo_file(args.file)

@@ -63,7 +63,7 @@ def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _run_backtest(args: argparse.Namespace) -> int:
     from evenkeel.slo.backtest_score import read_incidents
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
 
     file = read_slo_file(args.slo)
     if args.days is not None:

@@ -45,7 +45,7 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run_burned(args: argparse.Namespace) -> int:
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
     from evenkeel.slo.groups import with_groups
     from evenkeel.slo.model import Metric
     from evenkeel.slo.query import slo_parts

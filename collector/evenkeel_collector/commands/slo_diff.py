@@ -59,7 +59,7 @@ def add_diff(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _run_diff(args: argparse.Namespace) -> int:
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
 
     check_days(args.days)
     old, new = ({slo.name: slo for slo in read_slo_file(p).slos} for p in (args.old, args.new))

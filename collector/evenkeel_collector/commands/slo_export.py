@@ -28,9 +28,9 @@ def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run_export(args: argparse.Namespace) -> int:
-    from evenkeel.slo.file import read_slo_file
-    from evenkeel.slo.openslo import openslo_documents, openslo_file
-    from evenkeel.slo.prometheus import EventCounters, prometheus_rules
+    from evenkeel.slo.file.slo_file import read_slo_file
+    from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
+    from evenkeel.slo.formats.prometheus import EventCounters, prometheus_rules
 
     file = read_slo_file(args.slo)
     if args.openslo and args.name is None:

@@ -63,7 +63,7 @@ def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _run_report(args: argparse.Namespace) -> int:
     from time import time_ns
 
-    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.file.slo_file import read_slo_file
     from evenkeel.slo.groups import with_groups
     from evenkeel.slo.query import Span
     from evenkeel.store import Store

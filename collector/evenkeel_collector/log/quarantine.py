@@ -22,8 +22,8 @@ from evenkeel_collector.log.segment_format import (
     encode_segment,
     read_contents,
     read_file,
-    time_of,
 )
+from evenkeel_collector.log.segment_name import time_of
 from evenkeel_collector.log.synced_files import write_synced
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from evenkeel_collector.log.segment_format import (
     encode_segment,
     read_contents,
     read_file,
-    time_of,
     time_of_whole,
 )
+from evenkeel_collector.log.segment_name import time_of
 from evenkeel_collector.log.synced_files import DRAFT_SUFFIX, truncate_synced, write_synced
 
 logger = logging.getLogger(__name__)

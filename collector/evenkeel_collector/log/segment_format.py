@@ -23,20 +23,19 @@ Segments of earlier versions can be read too: they have no field 1004, and their
 
 from __future__ import annotations
 
-import re
 import stat
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 from isal import isal_zlib
 
-_MARKER_BYTES = 8
-_HEADER_FRONT = struct.Struct(f"<2sQ2sB{_MARKER_BYTES}s")
+from evenkeel_collector.log.segment_name import MARKER_BYTES, marker_of, time_of
+
+_HEADER_FRONT = struct.Struct(f"<2sQ2sB{MARKER_BYTES}s")
 HEADER = struct.Struct(f"<{_HEADER_FRONT.size}sI")
-_RECORD_FRONT = struct.Struct(f"<2sB{_MARKER_BYTES}sIII")
+_RECORD_FRONT = struct.Struct(f"<2sB{MARKER_BYTES}sIII")
 RECORD = struct.Struct(f"<{_RECORD_FRONT.size}sI")
 _TIME_TAG = b"\xc1\x3e"  # (1000 << 3) | 1 as a varint
 _MARKER_TAG = b"\xe2\x3e"  # (1004 << 3) | 2
@@ -56,7 +55,6 @@ _OLD_SEARCH_FACTOR = 16
 MAX_SEGMENT_BYTES = 1 << 29
 _READ_BYTES = 1 << 18
 
-_TIME_IN_NAME = re.compile(r"\d{20}")
 
 Span = tuple[int, int]
 
@@ -122,17 +120,6 @@ def encode_segment(name: str, created_ns: int, bodies: Iterable[bytes]) -> bytes
     for number, body in enumerate(bodies):
         parts += (encode_record(marker, number, body), body)
     return b"".join(parts)
-
-
-def marker_of(name: str) -> bytes:
-    """Return the marker in the records of a segment and of its pieces."""
-    return blake2b(name.partition(".")[0].encode(), digest_size=_MARKER_BYTES).digest()
-
-
-def time_of(name: str) -> int | None:
-    """Return when a segment was started, from its name."""
-    match = _TIME_IN_NAME.match(name)
-    return int(match[0]) if match else None
 
 
 def read_bodies(data: bytes, name: str = "") -> list[bytes]:

@@ -36,9 +36,9 @@ from evenkeel_collector.log.segment_format import (
     encode_header,
     encode_record,
     encode_segment,
-    marker_of,
     read_bodies,
 )
+from evenkeel_collector.log.segment_name import make_name, marker_of
 from evenkeel_collector.log.synced_files import sync_folder, write_all, write_synced
 
 logger = logging.getLogger(__name__)
@@ -353,7 +353,7 @@ class WriteAheadLog:
 
     def _begin(self) -> _OpenSegment:
         created_ns = time.time_ns()
-        name = f"{created_ns:020d}-{self._node}"
+        name = make_name(created_ns, self._node)
         path = self.folder / f"{name}{OPEN_SUFFIX}"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         header = encode_header(name, created_ns)

@@ -15,7 +15,7 @@ from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import Audit, AuditEntry, write_down
 from evenkeel.errors import ConfigurationError, StoreError, first_line
 from evenkeel.prompts.registry import PromptRegistry
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
 from evenkeel.store import read_query

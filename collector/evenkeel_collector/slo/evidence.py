@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from evenkeel.causes import describe_cause
 from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import Metric, Slo
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel.times import rfc3339
+from evenkeel.why.causes import describe_cause
 from evenkeel_collector.slo.background import read_background
 from evenkeel_collector.slo.store import SloStore
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.series import SloStatus

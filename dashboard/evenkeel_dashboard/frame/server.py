@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import write_environment
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_dashboard.draw.appearance import theme_options
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
 from evenkeel_dashboard.frame.user_tokens import read_users

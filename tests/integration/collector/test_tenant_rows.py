@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.store import Store
 from evenkeel.times import to_datetime

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import Store

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from evenkeel.advice import Advice, advise
-from evenkeel.causes import NAMES, describe_cause
+from evenkeel.why.advice import Advice, advise
+from evenkeel.why.causes import NAMES, describe_cause
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import parse_time_ms

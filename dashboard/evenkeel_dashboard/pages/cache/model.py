@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel.request_ledger import MISSES
+from evenkeel.why.ledger import MISSES
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import Tile
 

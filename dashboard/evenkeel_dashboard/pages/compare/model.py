@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
-from evenkeel.causes import describe_cause, is_load
+from evenkeel.why.causes import describe_cause, is_load
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import Selection

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.advice import Advice, advise
+from evenkeel.why.advice import Advice, advise
 from evenkeel_dashboard.draw import wording
 
 Row = Mapping[str, Any]

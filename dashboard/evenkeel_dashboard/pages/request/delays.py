@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.request_ledger import missed_prefix
+from evenkeel.why.ledger import missed_prefix
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.pages.request.token_model import Attributes, number
 

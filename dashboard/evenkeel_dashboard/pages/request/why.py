@@ -8,16 +8,16 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel.advice import Advice, advise
-from evenkeel.causes import cause_name
-from evenkeel.request_ledger import (
+from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
+from evenkeel.why.advice import Advice, advise
+from evenkeel.why.causes import cause_name
+from evenkeel.why.ledger import (
     PHASES,
     LedgerEntry,
     counterfactuals,
     read_ledger,
     worst_causes,
 )
-from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.page import colours, selection

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.slo.backtest import BacktestResult, replay
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.model import SELECTOR_COLUMNS, Group, Metric, Slo
 from evenkeel.slo.query import Span, count_parameters, event_parameters, slo_parts

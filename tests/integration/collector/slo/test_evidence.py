@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel.times import to_datetime

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.matchers import parse_matchers
 from evenkeel_collector.alerts.book import AlertBook

@@ -10,7 +10,7 @@ import pytest
 
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.backtest import replay
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, slo_parts
 from evenkeel.store import read_query
 from evenkeel_collector.commands.slo_burned import burned_text

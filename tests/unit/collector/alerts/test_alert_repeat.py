@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_routing import by_severity
+from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook, Silence
 from evenkeel_collector.alerts.engine import AlertEngine

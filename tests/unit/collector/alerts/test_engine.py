@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_routing import by_severity
+from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.alert import Update
 from evenkeel_collector.alerts.book import AlertBook

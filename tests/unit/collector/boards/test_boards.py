@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from evenkeel.slo.file import read_slo_file
-from evenkeel.slo.prometheus import prometheus_rules
+from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.formats.prometheus import prometheus_rules
 from evenkeel_collector.boards.catalogue import BOARDS
-from evenkeel_collector.boards.render import board_json
+from evenkeel_collector.boards.grafana_json import board_json
 from evenkeel_dashboard.pages import PAGES
 from tests.checkout import ROOT
 from tests.fixtures.board_queries import URL, panels_of, rendered

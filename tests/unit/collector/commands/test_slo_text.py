@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.commands.slo_text import check_text
 
 FILE = """\

@@ -10,7 +10,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import Freeze, check_not_frozen, read_freezes, write_freezes
 from evenkeel.slo.arithmetic import Counts, Severity, budget_left_ratio
 from evenkeel.slo.budget_policy import BudgetStep
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
 from evenkeel_collector.alerts.state import Delays

@@ -9,8 +9,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file import read_slo_file
-from evenkeel.slo.file_routing import by_severity
+from evenkeel.slo.file.routing import by_severity
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret
 

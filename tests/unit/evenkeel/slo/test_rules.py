@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.rules import Absence, Anomaly, Row, Rule, Threshold, judge_rule
 
 MINUTE = Fraction(60)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.templates import Template, find_template, read_templates
 
 AN_SLO = find_template("chat").text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_select import read_select
+from evenkeel.slo.file.select import read_select
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import (
     CACHE_MEASURES,

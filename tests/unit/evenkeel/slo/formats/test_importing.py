@@ -9,8 +9,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.file import read_slo_file
-from evenkeel.slo.importing import imported_file
+from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.formats.importing import imported_file
 from evenkeel.slo.model import SloFile
 
 HEAD = "apiVersion: openslo/v1\nkind: SLO\nmetadata: {name: chat}\nspec:\n"

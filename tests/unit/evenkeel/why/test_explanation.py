@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel import cli
-from evenkeel.request_why import RequestWhy, from_runtime, from_store, tell
+from evenkeel.why.explanation import RequestWhy, from_runtime, from_store, tell
 
 LEDGER = {"ttft.queue.budget": 4.0, "ttft.prefill.own": 1.0, "decode.decode.own": 0.5}
 SAME: dict[str, Any] = {

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.slo.budget_policy import OWN_LABELS
-from evenkeel.slo.file import read_slo_file
-from evenkeel.slo.openslo import dump_documents, openslo_file
+from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.formats.openslo import dump_documents, openslo_file
 from evenkeel.slo.yaml_source import Value, read_documents
 
 # What each vLLM histogram measures; docs/metrics.md defines ours the same way.

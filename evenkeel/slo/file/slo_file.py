@@ -17,16 +17,16 @@ from typing import TypeVar
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity, WindowRule, default_rules
 from evenkeel.slo.budget_policy import read_budget_policy, read_labels
-from evenkeel.slo.file_document import Documents, no_documents, sorted_documents, why_foreign
-from evenkeel.slo.file_objective import Objective, read_indicator, read_objective, read_period
-from evenkeel.slo.file_receiver import read_receivers
-from evenkeel.slo.file_routing import (
+from evenkeel.slo.file.document import Documents, no_documents, sorted_documents, why_foreign
+from evenkeel.slo.file.objective import Objective, read_indicator, read_objective, read_period
+from evenkeel.slo.file.receiver import read_receivers
+from evenkeel.slo.file.routing import (
     read_inhibition,
     read_maintenance,
     read_routing,
     read_time_intervals,
 )
-from evenkeel.slo.file_rule import read_rule
+from evenkeel.slo.file.rule import read_rule
 from evenkeel.slo.model import ForeignSlo, Indicator, Method, Metric, Slo, SloFile
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.routing import InhibitRule, Maintenance

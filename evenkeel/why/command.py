@@ -12,7 +12,7 @@ from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError
 
 if TYPE_CHECKING:
-    from evenkeel.request_why import RequestWhy
+    from evenkeel.why.explanation import RequestWhy
 
 EXAMPLE = """\
 examples:
@@ -44,7 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from evenkeel.request_why import tell
+    from evenkeel.why.explanation import tell
 
     found = _ask_runtime(args) if args.url else _read_store(args)
     if args.json:
@@ -59,8 +59,8 @@ def _run(args: argparse.Namespace) -> int:
 def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
     import httpx
 
-    from evenkeel.request_why import from_runtime
     from evenkeel.secret_text import read_secret
+    from evenkeel.why.explanation import from_runtime
 
     headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
     url = f"{args.url.rstrip('/')}/why/{args.id}"
@@ -83,8 +83,8 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:
-    from evenkeel.request_why import from_store
     from evenkeel.store import QUERIES, Store
+    from evenkeel.why.explanation import from_store
 
     store = Store(args.store_url)
     try:

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from evenkeel.advice import advise
-from evenkeel.causes import cause_name
 from evenkeel.durations import measured_duration
-from evenkeel.request_ledger import (
+from evenkeel.why.advice import advise
+from evenkeel.why.causes import cause_name
+from evenkeel.why.ledger import (
     PHASES,
     LedgerEntry,
     counterfactuals,

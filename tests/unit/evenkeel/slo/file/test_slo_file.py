@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Severity
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Metric, Treatment
 from tests.checkout import ROOT
 

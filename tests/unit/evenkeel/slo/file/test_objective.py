@@ -8,7 +8,7 @@ import pytest
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.calendar import CalendarUnit
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Method, Metric, Slicing, Slo, Treatment
 
 ROLLING = "[{duration: 30d, isRolling: true}]"

@@ -1,6 +1,6 @@
 """Every cause of the ledger has a name that a person can read."""
 
-from evenkeel.causes import NAMES, cause_name, describe_cause
+from evenkeel.why.causes import NAMES, cause_name, describe_cause
 from evenkeel_runtime.wire.cause import CAUSES
 
 

@@ -17,8 +17,8 @@ import yaml
 
 from evenkeel.slo.budget_policy import BudgetStep
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANNOTATION
-from evenkeel.slo.file_document import DOCUMENTS_ANNOTATION
+from evenkeel.slo.file.document import DOCUMENTS_ANNOTATION
+from evenkeel.slo.file.slo_file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANNOTATION
 from evenkeel.slo.model import Indicator, Method, Metric, Slo, SloFile
 
 # Start of our calendar periods: weeks start on a Monday.

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from evenkeel.store import read_query
-from evenkeel_collector.boards.board import Board, Kind, Panel, Prom, Source, Sql, Variable
+from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Source, Sql, Variable
 
 _TAG = "evenkeel"
 _HEIGHT = {Kind.CHART: 8, Kind.STACKED: 8, Kind.FIGURE: 4, Kind.TABLE: 9}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evenkeel.causes import cause_name
+from evenkeel.why.causes import cause_name
 
 PHASES = {"ttft": "to the first token", "decode": "from the first token on"}
 _WOULD_HAVE = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evenkeel.advice import ADVICE, advise
 from evenkeel.durations import measured_duration
-from evenkeel.request_ledger import (
+from evenkeel.why.advice import ADVICE, advise
+from evenkeel.why.ledger import (
     counterfactuals,
     missed_prefix,
     read_ledger,

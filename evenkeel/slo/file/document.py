@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.file_objective import OUR_SOURCE
+from evenkeel.slo.file.objective import OUR_SOURCE
 from evenkeel.slo.yaml_source import Section, Value, read_documents
 
 OPENSLO_VERSIONS = ("openslo/v1", "openslo/v1alpha")

@@ -19,9 +19,9 @@ import yaml
 
 from evenkeel.durations import prometheus_duration
 from evenkeel.slo.arithmetic import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
+from evenkeel.slo.formats.prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.model import Slo
-from evenkeel.slo.prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo.rules import Rule
 
 EVENTS_METRIC = "evenkeel_slo_events_total"

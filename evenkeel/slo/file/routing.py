@@ -12,7 +12,7 @@ from fractions import Fraction
 from evenkeel.durations import format_duration
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_receiver import GROUPING_THEMSELVES, read_mute_time
+from evenkeel.slo.file.receiver import GROUPING_THEMSELVES, read_mute_time
 from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, routed_name

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenkeel.slo.arithmetic import Severity, WindowRule
-from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
-from evenkeel.slo.openslo import openslo_documents, openslo_file
 from tests.checkout import ROOT
 
 MORE = """---

@@ -10,7 +10,7 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.file_select import read_grouping, read_selection, read_statuses
+from evenkeel.slo.file.select import read_grouping, read_selection, read_statuses
 from evenkeel.slo.model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,

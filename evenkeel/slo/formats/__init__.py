@@ -1,0 +1,1 @@
+"""Other tools' formats: OpenSLO, Sloth and Pyrra in, Prometheus rules out."""
