@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, Secret, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, JsonValue, Secret, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evenkeel.errors import ConfigurationError
@@ -32,6 +32,7 @@ DEFAULT_DATA_DIR = Path("data")
 # A file that only a collector creates, in its own folder.
 COLLECTOR_MARKER = "collector-id"
 _HANDED_DOWN = "handed_down"
+_FURTHER_FLAG = "further flag"
 
 
 class Settings(BaseSettings):
@@ -79,6 +80,11 @@ def handed_down(default: Any, description: str) -> Any:
     return Field(default=default, description=description, json_schema_extra={_HANDED_DOWN: True})
 
 
+def with_flag(flag: str) -> dict[str, JsonValue]:
+    """Return the `json_schema_extra` of a field with a further flag, its name elsewhere."""
+    return {_FURTHER_FLAG: flag}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting, as declared by its field.
@@ -92,6 +98,7 @@ class Setting:
         type: Its Python type; for a list, that of its elements.
         is_list: Whether it may be given several times.
         is_handed_down: Whether a parent process sets it for its children.
+        further_flag: Its flag's name in other commands, which is accepted too.
     """
 
     name: str
@@ -102,6 +109,12 @@ class Setting:
     type: Any
     is_list: bool = False
     is_handed_down: bool = False
+    further_flag: str | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """Its flags, the one that all commands share first."""
+        return [self.flag] if self.further_flag is None else [self.further_flag, self.flag]
 
     @property
     def is_address(self) -> bool:
@@ -139,7 +152,8 @@ def find_settings(cls: type[Settings]) -> tuple[Setting, ...]:
     found = []
     for name, field in cls.model_fields.items():
         is_list = get_origin(field.annotation) is tuple
-        extra = field.json_schema_extra
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        further = extra.get(_FURTHER_FLAG)
         found.append(
             Setting(
                 name=name,
@@ -149,7 +163,8 @@ def find_settings(cls: type[Settings]) -> tuple[Setting, ...]:
                 description=field.description or "",
                 type=get_args(field.annotation)[0] if is_list else field.annotation,
                 is_list=is_list,
-                is_handed_down=isinstance(extra, dict) and _HANDED_DOWN in extra,
+                is_handed_down=_HANDED_DOWN in extra,
+                further_flag=None if further is None else str(further),
             )
         )
     return tuple(found)

@@ -33,7 +33,7 @@ def add_flags(
         else:
             options["metavar"] = _metavar(setting)
             options["action"] = "append" if setting.is_list else "store"
-        group.add_argument(setting.flag, default=None, **options)
+        group.add_argument(*setting.flags, default=None, **options)
 
 
 def read_flags(cls: type[Settings], args: argparse.Namespace) -> dict[str, Any]:

@@ -99,7 +99,8 @@ def settings() -> str:
 
     def rows(cls: type[Settings]) -> Iterator[list[str]]:
         for setting in find_settings(cls):
-            flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else f"`{setting.flag}`"
+            flags = ", ".join(f"`{flag}`" for flag in setting.flags)
+            flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else flags
             # `--help` gives page paths relative to the checkout.
             meaning = re.sub(r"docs/([\w/]+/(\w+\.md))", r"[\2](../\1)", setting.description)
             meaning += " (*secret*)" if setting.is_secret else ""

@@ -24,7 +24,7 @@ class DemoSettings(Settings):
     collector_url: str = Field(
         default="http://127.0.0.1:4318", description="that runtime's collector (OTLP over HTTP)"
     )
-    query_url: SecretAddress = Field(
+    store_url: SecretAddress = Field(
         default=SecretAddress("http://127.0.0.1:8123"), description="that collector's store"
     )
     dashboard_url: str = Field(
@@ -44,6 +44,6 @@ class DemoSettings(Settings):
         return Endpoints(
             runtime=self.runtime_url,
             collector=self.collector_url,
-            query=self.query_url.get_secret_value(),
+            query=self.store_url.get_secret_value(),
             dashboard=self.dashboard_url,
         )

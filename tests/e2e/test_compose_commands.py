@@ -39,7 +39,7 @@ def run(service: str, folder: Path, ports: Ports, *more: str) -> subprocess.Pope
     environment = {
         "EVENKEEL_DATA_DIR": str(folder.parent / service),
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{ports.otlp_http}",
-        "EVENKEEL_DEMO_QUERY_URL": f"http://127.0.0.1:{ports.query}",
+        "EVENKEEL_DEMO_STORE_URL": f"http://127.0.0.1:{ports.query}",
         "EVENKEEL_DASHBOARD_QUERY_URL": f"http://127.0.0.1:{ports.query}",
     }
     with (folder.parent / f"{service}.log").open("w") as log:

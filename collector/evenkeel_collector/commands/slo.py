@@ -23,15 +23,15 @@ _EXAMPLES = """\
 examples:
   evenkeel slo check slos.yaml
   evenkeel slo windows --period 30d --target 0.999 --error-rates 1,0.01,0.002
-  evenkeel slo backtest --slo slos.yaml --name support-ttft --events minutes.csv --json
-  evenkeel slo backtest --slo draft.yaml --days 30 --incidents incidents.csv
+  evenkeel slo backtest --slos slos.yaml --name support-ttft --events minutes.csv --json
+  evenkeel slo backtest --slos draft.yaml --days 30 --incidents incidents.csv
   evenkeel slo diff slos.yaml draft.yaml --days 30
-  evenkeel slo report --slo slos.yaml --month 2026-10 --html > october.html
-  evenkeel slo burned --slo slos.yaml --name support-ttft --from 2026-11-20T10:00Z
+  evenkeel slo report --slos slos.yaml --month 2026-10 --html > october.html
+  evenkeel slo burned --slos slos.yaml --name support-ttft --from 2026-11-20T10:00Z
   evenkeel slo correct --name support-ttft --from 2026-11-20T10:00Z --until 2026-11-20T10:30Z \\
       --reason maintenance --by ann --comment 'node drained'
   evenkeel slo templates --show chat >> slos.yaml
-  evenkeel slo export --slo slos.yaml --prometheus > rules.yml
+  evenkeel slo export --slos slos.yaml --prometheus > rules.yml
   evenkeel slo import sloth.yml > imported.yaml
 """
 

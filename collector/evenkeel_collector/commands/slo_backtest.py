@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_collector.commands.slo_arguments import add_slo_file
 from evenkeel_collector.commands.stored_minutes import (
     add_store_arguments,
     check_days,
@@ -37,7 +38,7 @@ def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     backtest = verbs.add_parser(
         "backtest", help="replay past events and list the alerts an SLO would have fired"
     )
-    backtest.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    add_slo_file(backtest)
     backtest.add_argument("--name", help="the SLO to replay, if the file has several")
     source = backtest.add_mutually_exclusive_group(required=True)
     source.add_argument(

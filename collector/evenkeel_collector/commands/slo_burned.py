@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import address_argument
 from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
 
 if TYPE_CHECKING:
     from evenkeel.slo.query import CountedIndicator, Span
@@ -24,7 +24,7 @@ _MOST_ROWS = 10_000
 def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the parser."""
     burned = verbs.add_parser("burned", help="list the requests that spent an SLO's error budget")
-    burned.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    add_slo_file(burned)
     burned.add_argument("--name", required=True, metavar="SLO", help="the SLO")
     burned.add_argument("--from", dest="from_", metavar="TIME", help="start (default: an hour ago)")
     burned.add_argument("--until", metavar="TIME", help="end (default: now)")
@@ -34,12 +34,7 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=20,
         help="number of requests, worst first (default %(default)s)",
     )
-    burned.add_argument(
-        "--url",
-        type=address_argument,
-        default="http://127.0.0.1:8123",
-        help="store address, or @FILE to read it from a file (default %(default)s)",
-    )
+    add_store_url(burned)
     burned.add_argument("--json", action="store_true", help="print JSON")
     burned.set_defaults(run=_run_burned)
 

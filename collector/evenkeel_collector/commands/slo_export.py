@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_collector.commands.slo_arguments import add_slo_file
 
 
 def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the parser."""
     export = verbs.add_parser("export", help="export SLOs as Prometheus rules or OpenSLO")
-    export.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    add_slo_file(export)
     export.add_argument("--name", help="export only this SLO")
     to = export.add_mutually_exclusive_group(required=True)
     to.add_argument("--prometheus", action="store_true", help="print recording and alerting rules")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import address_argument
 from evenkeel.times import to_datetime, unix_ns
+from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
 from evenkeel_collector.commands.slo_correct import book_path, read_corrections
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LAST = "last"
 def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the parser."""
     report = verbs.add_parser("report", help="report on each SLO in Markdown, HTML or JSON")
-    report.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    add_slo_file(report)
     span = report.add_mutually_exclusive_group()
     span.add_argument("--period", default="30d", help="period up to now (default %(default)s)")
     span.add_argument(
@@ -43,12 +43,7 @@ def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="ZONE",
         help="time zone for days and months (default UTC)",
     )
-    report.add_argument(
-        "--url",
-        type=address_argument,
-        default="http://127.0.0.1:8123",
-        help="store address, or @FILE to read it from a file (default %(default)s)",
-    )
+    add_store_url(report)
     report.add_argument(
         "--data-dir",
         type=Path,

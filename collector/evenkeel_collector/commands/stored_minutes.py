@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import address_argument
+from evenkeel_collector.commands.slo_arguments import add_store_url
 from evenkeel_collector.commands.slo_correct import book_path, read_corrections
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ class StoredMinutes:
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--url` and `--data-dir`."""
-    parser.add_argument(
-        "--url",
-        type=address_argument,
-        default="http://127.0.0.1:8123",
-        help="store address, or @FILE to read it from a file (default %(default)s)",
-    )
+    add_store_url(parser)
     parser.add_argument(
         "--data-dir",
         type=Path,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   evenkeel dashboard                                    read the collector on this machine
-  evenkeel dashboard --query-url http://clickhouse:8123 --port 8600
+  evenkeel dashboard --store-url http://clickhouse:8123 --port 8600
 """
 
 

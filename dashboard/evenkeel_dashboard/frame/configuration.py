@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, SecretStr
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import Settings
+from evenkeel.settings import Settings, with_flag
 from evenkeel.store import DEFAULT_URL
 
 DEFAULT_COLLECTOR_URL = "http://127.0.0.1:4318"
@@ -40,6 +40,7 @@ class DashboardSettings(Settings):
         default=SecretAddress(DEFAULT_URL),
         description="the store to read over ClickHouse HTTP, http://user:password@host:port where "
         "it asks who reads",
+        json_schema_extra=with_flag("--store-url"),
     )
     collector_url: str = Field(
         default=DEFAULT_COLLECTOR_URL,

@@ -32,7 +32,11 @@ examples:
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--endpoint", default="http://127.0.0.1:4318", help="OTLP/HTTP address (%(default)s)"
+        *("--otlp-endpoint", "--endpoint"),
+        dest="endpoint",
+        metavar="URL",
+        default="http://127.0.0.1:4318",
+        help="OTLP/HTTP address (%(default)s)",
     )
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--requests", type=int, metavar="N", help="number of requests (5000)")

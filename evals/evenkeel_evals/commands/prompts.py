@@ -57,7 +57,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     forward = verb("promote", "point a label at another version that passed a run", _promote)
     forward.add_argument("prompt", help="name (its draft), name@version or name@label")
     forward.add_argument("--to", choices=LABELS, default=LABELS[0], help="default: %(default)s")
-    how = forward.add_mutually_exclusive_group(required=True)
+    how = forward.add_mutually_exclusive_group()
     how.add_argument("--report", type=Path, metavar="DIR", help="report of the run it passed")
     how.add_argument(
         "--force", metavar="REASON", help="promote without a run; the reason is recorded"
@@ -188,6 +188,10 @@ def _diff(args: argparse.Namespace) -> int:
 def _promote(args: argparse.Namespace) -> int:
     from evenkeel_evals.report.manifest import read_judged_run
 
+    if args.report is None and args.force is None:
+        raise ConfigurationError(
+            "give --report DIR, the report of a run that it passed, or --force REASON"
+        )
     registry = PromptRegistry(args.prompts_dir)
     reference = args.prompt if "@" in args.prompt else f"{args.prompt}@{DRAFT}"
     prompt = registry.resolve(reference)
