@@ -41,10 +41,9 @@ def ask(server: EquippedServer, text: str, **headers: str) -> str | None:
 
 
 def learn(server: EquippedServer, text: str, **headers: str) -> None:
-    stored = server.cache()["counts"]["stored"]
     assert ask(server, text, **headers) is None
-    server.wait_until_stored(stored + 1)
-    assert ask(server, text, **headers) == "exact"
+    # By the answer: answers of earlier tests may be stored meanwhile, so a count says nothing.
+    wait_until(lambda: ask(server, text, **headers) == "exact")
 
 
 def test_the_file_switches_the_cache_off_and_on(equipped: EquippedServer) -> None:
