@@ -44,19 +44,23 @@ def read_query(query: Path) -> str:
     return query.read_text(encoding="utf-8")
 
 
+def is_http_address(url: str) -> bool:
+    """Tell whether `url` is an HTTP address, with a host and a valid port."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Accessed only to validate the range.
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 def check_url(url: str) -> None:
     """Check that `url` is an HTTP address; the driver would replace others with its default.
 
     Raises:
         ConfigurationError: If it is not.
     """
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # Accessed only to validate the range.
-    except ValueError:
-        is_address = False
-    if not is_address:
+    if not is_http_address(url):
         raise ConfigurationError(
             f"the store's address is {hide_password(url)!r}, expected one such as {DEFAULT_URL}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,7 +158,8 @@ def live_evaluation(place: DemoLocation) -> Part:
         name="live evaluation",
         arguments=[
             *("eval", "live", str(place.data_dir / "live.toml")),
-            *("--state", str(place.data_dir / "live")),
+            # A folder per run: it would first evaluate every window since an earlier run.
+            *("--state", str(place.data_dir / "live" / f"{time.time_ns()}")),
             *("--otlp-endpoint", place.endpoints.collector),
             *("--since", "1s"),
         ],

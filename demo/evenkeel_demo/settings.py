@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import Settings
+from evenkeel.store import check_url, is_http_address
 from evenkeel_demo.parts import Endpoints
 
 
@@ -37,10 +38,28 @@ class DemoSettings(Settings):
         "addresses; unset, it listens on loopback",
     )
 
+    @field_validator("runtime_url", "collector_url", "dashboard_url", "receiver_url")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        if value is not None and not is_http_address(value):
+            raise ValueError("expected an address such as http://127.0.0.1:8000")
+        return value
+
+    @field_validator("runtime_url", "collector_url", "dashboard_url")
+    @classmethod
+    def _without_slash(cls, value: str | None) -> str | None:
+        # Paths are added to these; the receiver's is used as it is.
+        return None if value is None else value.rstrip("/")
+
     def endpoints(self) -> Endpoints | None:
-        """Return where the running parts answer; None if the demo is to start its own."""
+        """Return where the running parts answer; None if the demo is to start its own.
+
+        Raises:
+            ConfigurationError: If the store's address is not one.
+        """
         if self.runtime_url is None:
             return None
+        check_url(self.store_url.get_secret_value())
         return Endpoints(
             runtime=self.runtime_url,
             collector=self.collector_url,

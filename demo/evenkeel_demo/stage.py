@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
-from evenkeel.private_files import make_private_folder
+from evenkeel.private_files import FOLDER_MODE, make_private_folder
 from evenkeel.processes import Part, Platform, refuse_taken_ports
 from evenkeel.secret_text import hide_password
 from evenkeel.store import Store
@@ -107,7 +108,8 @@ def write_files(options: Options) -> None:
         ConfigurationError: If the folder is not writable.
     """
     receiver_url = options.receiver_url or f"http://{options.host}:{DEFAULT_RECEIVER_PORT}/"
-    parts.write_files(_make_data_dir(options.data_dir, is_shared=True), receiver_url)
+    data_dir = _make_data_dir(options.data_dir, is_shared=True, is_new=True)
+    parts.write_files(data_dir, receiver_url)
 
 
 def _locate(options: Options) -> DemoLocation:
@@ -120,10 +122,16 @@ def _locate(options: Options) -> DemoLocation:
     return DemoLocation(options.host, ports, data_dir, endpoints)
 
 
+def port_of(url: str) -> int:
+    """Return the port that a sender connects to, the scheme's own if the address has none."""
+    parts_of_url = urlsplit(url)
+    return parts_of_url.port or (443 if parts_of_url.scheme == "https" else 80)
+
+
 def _open_receiver(url: str | None) -> WebhookReceiver:
     if url is None:
         return WebhookReceiver()
-    port = httpx.URL(url).port or DEFAULT_RECEIVER_PORT
+    port = port_of(url)
     try:
         return WebhookReceiver("0.0.0.0", port)
     except OSError as error:
@@ -299,12 +307,14 @@ class _Stage:
         }
 
 
-def _make_data_dir(wanted: Path | None, *, is_shared: bool) -> Path:
+def _make_data_dir(wanted: Path | None, *, is_shared: bool, is_new: bool = False) -> Path:
     try:
         if wanted is None:
             path = Path(tempfile.mkdtemp(prefix="evenkeel-demo-"))
         else:
             path = wanted.resolve()
+            if is_new:
+                path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             # The parts read a shared one, so it is not the demo's to close.
             if not is_shared:
                 make_private_folder(path, COLLECTOR_ID)

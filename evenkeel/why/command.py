@@ -79,7 +79,12 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
         raise CannotMeasureError(
             f"{url} answered {answer.status_code}: {answer.text[:160].strip()}"
         )
-    return from_runtime(answer.json())
+    try:
+        return from_runtime(answer.json())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CannotMeasureError(
+            f"{url} did not answer as a runtime does; is --url the address of `evenkeel serve`?"
+        ) from error
 
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from textwrap import wrap
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from evenkeel.durations import measured_duration
 from evenkeel.why.advice import advise
@@ -112,28 +115,32 @@ class RequestWhy:
 
 
 def from_runtime(answer: Mapping[str, Any]) -> RequestWhy:
-    """Return the answer of a runtime's `GET /why/{id}`."""
+    """Return the answer of a runtime's `GET /why/{id}`.
+
+    Raises:
+        ValueError: If a value is not what a runtime answers.
+        LookupError: If one is missing; so are AttributeError and TypeError.
+    """
     prefix = answer.get("prefix_cache")
     evicted = (prefix or {}).get("evicted") or {}
-    return RequestWhy(
-        **{name: answer.get(name) for name in _SAME_NAMES},  # type: ignore[arg-type]
-        ledger=answer.get("ledger") or {},
-        without=[
-            Rival(r["request_id"], r["spared_s"], r["prefill_tokens"], r["decode_tokens"])
-            for r in answer.get("without") or ()
+    found = {name: answer.get(name) for name in _SAME_NAMES} | {
+        "ledger": answer.get("ledger") or {},
+        "without": [
+            {name: rival[name] for name in _RIVAL_NAMES} for rival in answer.get("without") or ()
         ],
-        prefix=None
+        "prefix": None
         if not prefix
-        else PrefixUse(
-            prefix["miss"],
-            prefix["missed_tokens"],
-            prefix["cost_s"],
-            evicted.get("before_arrival_s"),
-            evicted.get("for_request"),
-        ),
-    )
+        else {
+            **{name: prefix[name] for name in ("miss", "missed_tokens", "cost_s")},
+            "evicted_s": evicted.get("before_arrival_s"),
+            "evicted_by": evicted.get("for_request"),
+        },
+    }
+    return _CHECK.validate_python(found)
 
 
+_CHECK = TypeAdapter(RequestWhy)
+_RIVAL_NAMES = ("request_id", "spared_s", "prefill_tokens", "decode_tokens")
 _SAME_NAMES = (
     "request_id",
     "trace_id",
@@ -160,10 +167,7 @@ def from_store(row: Mapping[str, Any]) -> RequestWhy:
     return RequestWhy(
         **{name: row[name] for name in _SAME_NAMES},
         ledger=row["ledger"] or {},
-        without=[
-            Rival(str(rid) or None, float(cost_s), int(prefill), int(decode))
-            for rid, cost_s, prefill, decode in zip(*lists, strict=False)
-        ],
+        without=list(_rivals(*lists)),
         prefix=None
         if miss is None
         else PrefixUse(
@@ -176,6 +180,17 @@ def from_store(row: Mapping[str, Any]) -> RequestWhy:
     )
 
 
+def _rivals(*lists: Sequence[Any]) -> Iterator[Rival]:
+    """Yield the rivals; spans come from anyone, so lists that are none are left out."""
+    for rid, cost_s, prefill, decode in zip(*lists, strict=False):
+        try:
+            rival = Rival(str(rid or "") or None, float(cost_s), int(prefill), int(decode))
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if isfinite(rival.spared_s):
+            yield rival
+
+
 def _list(attributes: Mapping[str, str], name: str) -> list[Any]:
     try:
         found = json.loads(attributes.get(_RIVALS + name) or "[]")
@@ -186,9 +201,10 @@ def _list(attributes: Mapping[str, str], name: str) -> list[Any]:
 
 def _number(attributes: Mapping[str, str], name: str) -> float | None:
     try:
-        return float(attributes[_PREFIX + name])
+        found = float(attributes[_PREFIX + name])
     except (KeyError, ValueError):
         return None
+    return found if isfinite(found) else None
 
 
 def tell(found: RequestWhy, width: int = 100) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
+from evenkeel.store import is_http_address
 
 _EXAMPLES = """\
 examples:
@@ -40,8 +40,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run_grafana(args: argparse.Namespace) -> int:
     from evenkeel_collector.boards.folder import write_boards
 
-    parts = urlsplit(args.dashboard_url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+    # The boards add paths to it.
+    if not is_http_address(args.dashboard_url) or {"?", "#"} & set(args.dashboard_url):
         raise ConfigurationError(
             f"--dashboard-url is {args.dashboard_url!r}, expected one such as http://127.0.0.1:8501"
         )

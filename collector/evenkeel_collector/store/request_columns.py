@@ -1,7 +1,8 @@
 """Adds the columns of `requests` that the list of request fields has and a store lacks.
 
 A new field needs no migration: at start its column is added to the table, and the view that reads
-our spans fills it. A store that has every column stays as it is.
+our spans fills it. A store that has every column stays as it is. In a cluster, a server may lack
+what the others have, if it failed during an earlier start: each is asked, and all are changed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
+from evenkeel.store import DATABASE
+from evenkeel_collector.store.cluster import LOCAL_SUFFIX
 from evenkeel_collector.store.migrations import (
     Migration,
     Render,
+    keep_tokens,
     read_migrations,
     run_statement,
 )
@@ -78,6 +82,7 @@ def add_columns(
     client: Client,
     render: Render = lambda statement: [statement],
     fields: Mapping[str, RequestField] = REQUEST_FIELDS,
+    cluster: str | None = None,
 ) -> list[str]:
     """Add the missing columns and make the view fill them; return their names.
 
@@ -85,14 +90,12 @@ def add_columns(
         client: A client of a store with every migration.
         render: Returns what to run instead of a statement, such as its cluster form.
         fields: The list of fields.
+        cluster: The cluster's name; None for a single store.
 
     Raises:
         ValueError: If a field's type of column needs a migration.
     """
-    columns = client.query(
-        f"SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '{TABLE}'"
-    ).result_rows
-    present = {name for (name,) in columns}
+    present = _columns_everywhere(client, cluster)
     missing = [
         field for field in fields.values() if field.column is not None and field.name not in present
     ]
@@ -104,18 +107,38 @@ def add_columns(
         )
     query = migrated_query(read_migrations())
     added = added_fields(query, fields)
-    view = client.query(
-        "SELECT create_table_query FROM system.tables"
-        f" WHERE database = currentDatabase() AND name = '{VIEW}'"
-    ).first_row[0]
-    if not all(fills(view, field) for field in added):
+    views = client.query(
+        f"SELECT create_table_query FROM {_system('tables', cluster)}"
+        f" WHERE database = '{DATABASE}' AND name = '{VIEW}'"
+    ).result_rows
+    if not all(fills(view, field) for (view,) in views for field in added):
         run_statement(
             client, f"ALTER TABLE {VIEW} MODIFY QUERY\n{query_with(query, added)}", render
         )
+    elif added:
+        # A start that was killed after MODIFY QUERY did not come to its rename.
+        keep_tokens(client, VIEW, render)
     names = [field.name for field in missing]
     if names:
         logger.info("columns added table=%s columns=%s", TABLE, ",".join(names))
     return names
+
+
+def _columns_everywhere(client: Client, cluster: str | None) -> set[str]:
+    """Return the columns that the table has on every server; in a cluster its local one too."""
+    tables = [TABLE] if cluster is None else [TABLE, TABLE + LOCAL_SUFFIX]
+    num_servers: int = client.query(f"SELECT count() FROM {_system('one', cluster)}").first_row[0]
+    rows = client.query(
+        f"SELECT name, count() FROM {_system('columns', cluster)} WHERE database = '{DATABASE}'"
+        f" AND table IN ({', '.join(map(quote, tables))}) GROUP BY name"
+    ).result_rows
+    return {name for name, count in rows if count == len(tables) * num_servers}
+
+
+def _system(table: str, cluster: str | None) -> str:
+    # The database is named in queries of it: another server's current one may be another.
+    name = f"system.{table}"
+    return name if cluster is None else f"clusterAllReplicas({quote(cluster)}, {name})"
 
 
 def migrated_query(migrations: Sequence[Migration]) -> str:

@@ -164,7 +164,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
                 table=migrations_table(schema.cluster),
                 before_upgrade=before_upgrade,
             )
-            add_columns(client, schema.render)
+            add_columns(client, schema.render, cluster=schema.cluster)
         client.close()
         gate = InsertGate()
         rollups = (

@@ -56,6 +56,9 @@ def test_links_lead_to_the_dashboard_that_was_named(tmp_path: Path) -> None:
         (["--out", "{file}/boards"], "cannot be"),
         (["--out", "{new}", "--dashboard-url", "evenkeel:8501"], "--dashboard-url is"),
         (["--out", "{new}", "--dashboard-url", "http://x?y"], "--dashboard-url is"),
+        (["--out", "{new}", "--dashboard-url", "http://[x"], "--dashboard-url is"),
+        (["--out", "{new}", "--dashboard-url", "http://:8501"], "--dashboard-url is"),
+        (["--out", "{new}", "--dashboard-url", "http://x:85011"], "--dashboard-url is"),
     ],
 )
 def test_what_cannot_be_written_is_an_error_of_one_line(

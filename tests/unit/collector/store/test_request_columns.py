@@ -3,7 +3,11 @@
 A field without a column in the migrations gets one at start: tests/integration/collector/.
 """
 
+from __future__ import annotations
+
 import re
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +15,7 @@ from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel_collector.store.cluster import cluster_schema
 from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.request_columns import (
+    add_columns,
     added_fields,
     fills,
     migrated_query,
@@ -109,3 +114,79 @@ def test_a_cluster_adds_the_column_before_the_view_fills_it() -> None:
     )
     assert view.startswith("ALTER TABLE spans_to_requests ON CLUSTER 'prod' MODIFY QUERY")
     assert "FROM spans_local AS spans" in view
+
+
+class Servers:
+    """A client of one or several servers, each with its tables' columns and its view."""
+
+    def __init__(self, *servers: tuple[dict[str, set[str]], str]) -> None:
+        self.servers = servers
+        self.commands: list[str] = []
+
+    def query(self, sql: str) -> SimpleNamespace:
+        seen = self.servers if "clusterAllReplicas('prod', system." in sql else self.servers[:1]
+        if "system.one" in sql:
+            rows: list[tuple[Any, ...]] = [(len(seen),)]
+        elif "system.tables" in sql:
+            rows = [(view,) for _, view in seen]
+        else:
+            names = [
+                name
+                for tables, _ in seen
+                for table, columns in tables.items()
+                if f"'{table}'" in sql
+                for name in columns
+            ]
+            rows = [(name, names.count(name)) for name in set(names)]
+        return SimpleNamespace(result_rows=rows, first_row=rows[0])
+
+    def command(self, sql: str, settings: object = None) -> None:
+        self.commands.append(sql.partition("\n")[0])
+
+
+ALL = set(COLUMNS) | {field.name for field in ADDED} | {NEW.name}
+OLD = ALL - {NEW.name}
+FIELDS = {**REQUEST_FIELDS, NEW.name: NEW}
+FILLS, LACKS = query_with(QUERY, [*ADDED, NEW]), query_with(QUERY, ADDED)
+COMPLETE = ({"requests": ALL, "requests_local": ALL}, FILLS)
+RENAME = (
+    "RENAME TABLE spans_to_requests TO spans_to_requests__changed,"
+    " spans_to_requests__changed TO spans_to_requests"
+)
+ADD = "ADD COLUMN IF NOT EXISTS num_retries Nullable(UInt32)"
+
+
+def test_a_start_repeats_the_rename_that_a_killed_one_did_not_reach() -> None:
+    client = Servers(COMPLETE)
+    assert add_columns(cast(Any, client), fields=FIELDS) == []
+    assert client.commands == [RENAME]
+
+
+@pytest.mark.parametrize(
+    ("server", "added", "commands"),
+    [
+        pytest.param(COMPLETE, [], [], id="complete"),
+        pytest.param(
+            ({"requests": ALL, "requests_local": OLD}, FILLS),
+            ["num_retries"],
+            [
+                f"ALTER TABLE requests_local ON CLUSTER 'prod' {ADD}",
+                f"ALTER TABLE requests ON CLUSTER 'prod' {ADD}",
+            ],
+            id="no column",
+        ),
+        pytest.param(
+            ({"requests": ALL, "requests_local": ALL}, LACKS),
+            [],
+            ["ALTER TABLE spans_to_requests ON CLUSTER 'prod' MODIFY QUERY"],
+            id="an earlier view",
+        ),
+    ],
+)
+def test_a_server_that_an_earlier_start_did_not_change_is_changed(
+    server: tuple[dict[str, set[str]], str], added: list[str], commands: list[str]
+) -> None:
+    client = Servers(COMPLETE, server)
+    schema = cluster_schema("prod", read_migrations())
+    assert add_columns(cast(Any, client), schema.render, FIELDS, schema.cluster) == added
+    assert client.commands == [*commands, f"{RENAME} ON CLUSTER 'prod'"]

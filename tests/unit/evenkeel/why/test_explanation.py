@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -89,6 +92,59 @@ def test_as_json_it_has_the_sentences_and_the_flags() -> None:
     assert said["ledger"] == LEDGER and said["without"][0]["request_id"] == "chatcmpl-2"
     assert said["explanation"][0].startswith("Without waiting for batch capacity")
     assert said["what_would_help"][0]["cause"] == "queue.budget"
+
+
+@pytest.mark.parametrize("rivals", ["[NaN]", "[1e999]", '["long"]', "[null]", "[[]]"])
+def test_numbers_of_a_span_that_are_none_are_left_out(rivals: str) -> None:
+    attributes = ROW["attributes"] | {
+        "evenkeel.rivals.cost_s": rivals,
+        "evenkeel.prefix.missed_tokens": "nan",
+        "evenkeel.prefix.cost_s": "inf",
+    }
+    found = from_store(ROW | {"attributes": attributes})
+    assert found.without == [] and found.prefix is not None
+    assert found.prefix.missed_tokens is None and found.prefix.cost_s is None
+    assert list(tell(found))
+
+
+@pytest.fixture
+def foreign(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the address of a server that answers everything with the parameter."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(request.param)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        b"<html>", b"\xff", b"[]", b"{}", b'{"status": "ok"}',
+        json.dumps(ANSWER | {"ledger": [1]}).encode(),
+        json.dumps(ANSWER | {"ledger": {"ttft.queue.budget": "long"}}).encode(),
+        json.dumps(ANSWER | {"without": [{}]}).encode(),
+        json.dumps(ANSWER | {"prefix_cache": {"miss": "evicted"}}).encode(),
+    ],
+    indirect=True,
+)  # fmt: skip
+def test_who_is_no_runtime_is_named_in_one_line(
+    foreign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["why", "x", "--url", foreign]) == 3
+    err = capsys.readouterr().err
+    assert "did not answer as a runtime does" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Where the demo's parts answer, and where it keeps its files."""
+
+from pathlib import Path
+
+import pytest
+
+from evenkeel import cli
+from evenkeel_demo.parts import DemoLocation, Endpoints, Ports, live_evaluation
+from evenkeel_demo.settings import DemoSettings
+from evenkeel_demo.stage import port_of
+
+LOCATION = DemoLocation("127.0.0.1", Ports(), Path("/demo"), Endpoints.on("127.0.0.1", Ports()))
+
+
+def test_the_live_evaluation_of_a_run_knows_nothing_of_an_earlier_one() -> None:
+    states = set()
+    for _ in range(2):
+        arguments = live_evaluation(LOCATION).arguments
+        states.add(arguments[arguments.index("--state") + 1])
+    assert len(states) == 2
+
+
+def test_the_files_get_a_folder_for_themselves(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "demo"
+    assert cli.main(["demo", "--write-files", "--data-dir", str(folder)]) == 0
+    assert (folder / "slos.yaml").is_file()
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_running_parts_need_the_folder_that_they_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--runtime-url", "http://127.0.0.1:1", "--data-dir", str(tmp_path / "typo")]
+    assert cli.main(["demo", *flags]) == 2
+    assert "typo cannot be used" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--runtime-url", "--collector-url", "--dashboard-url", "--receiver-url", "--store-url"],
+)
+@pytest.mark.parametrize(
+    "url", ["nowhere", "localhost:8000", "ftp://a", "http://", "http://[a", "http://a:99999"]
+)
+def test_what_is_no_address_is_bad_usage(
+    flag: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--runtime-url", "http://127.0.0.1:1", "--data-dir", str(tmp_path), flag, url]
+    assert cli.main(["demo", *flags]) == 2
+    err = capsys.readouterr().err
+    assert "expected" in err and err.count("\n") == 1
+
+
+def test_paths_are_added_to_addresses_with_one_slash() -> None:
+    settings = DemoSettings(
+        runtime_url="http://a:8000/", collector_url="http://b/", dashboard_url="http://c//",
+        receiver_url="http://demo/hook/",
+    )  # fmt: skip
+    endpoints = settings.endpoints()
+    assert endpoints is not None
+    assert (endpoints.runtime, endpoints.collector) == ("http://a:8000", "http://b")
+    assert endpoints.dashboard == "http://c"
+    assert settings.receiver_url == "http://demo/hook/"
+
+
+@pytest.mark.parametrize(
+    ("url", "port"), [("http://demo:9095/", 9095), ("http://demo/", 80), ("https://demo/", 443)]
+)
+def test_the_receiver_listens_where_the_collector_sends(url: str, port: int) -> None:
+    assert port_of(url) == port
