@@ -124,10 +124,10 @@ def refusal_words(message: str) -> str:
 
 def cell_words(value: Any) -> str:
     """Return a value of a user's own query as text."""
-    if value is None or value != value:
+    if value is None:
         return wording.NO_DATA
     if isinstance(value, float):
-        return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e6 else f"{value:,.0f}"
+        return wording.three_digits(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}".replace("-", "−")
     return str(value)

@@ -164,13 +164,20 @@ def _ask_sql() -> None:
 
 
 def _table(frame: pd.DataFrame) -> str:
-    shown = frame.head(MAX_SHOWN)
+    # A missing value has many types, and some cannot be compared.
+    shown = frame.head(MAX_SHOWN).astype(object)
+    shown = shown.where(shown.notna(), None)
     numeric = [
         str(kind).startswith(("float", "int", "uint", "Int", "UInt")) for kind in frame.dtypes
     ]
     rows = [
         [
-            Cell(cell_words(v), is_number=n, title=str(v) if n else "", sorts_as=v if n else None)
+            Cell(
+                cell_words(v),
+                is_number=n,
+                title=str(v) if n and v is not None else "",
+                sorts_as=v if n else None,
+            )
             for v, n in zip(row, numeric, strict=True)
         ]
         for row in shown.itertuples(index=False, name=None)

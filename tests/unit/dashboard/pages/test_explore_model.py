@@ -18,6 +18,7 @@ from evenkeel_dashboard.pages.explore.model import (
     parquet_bytes,
     refusal_words,
 )
+from evenkeel_dashboard.pages.explore.page import _table
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,10 @@ def test_parquet_keeps_values_and_types() -> None:
     [
         (None, "no data"),
         (float("nan"), "no data"),
-        (1.23456789, "1.235"),
+        (1.23456789, "1.23"),
+        (123_456.7, "123,457"),
+        (-123_456.7, "−123,457"),
+        (float("inf"), "∞"),
         (2601, "2,601"),
         (-2601, "−2,601"),
         (True, "True"),
@@ -57,6 +61,18 @@ def test_parquet_keeps_values_and_types() -> None:
 )
 def test_cells_of_an_answer(value: object, expected: str) -> None:
     assert cell_words(value) == expected
+
+
+def test_an_answer_with_missing_values_is_a_table() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([1, None], dtype="Int64"),
+            "at": pd.to_datetime(["2026-01-01", None]),
+            "name": pd.array(["x", None], dtype="string"),
+        }
+    )
+    html = _table(frame)
+    assert html.count("no data") == 3 and "NA" not in html and "NaT" not in html
 
 
 @pytest.mark.parametrize(
