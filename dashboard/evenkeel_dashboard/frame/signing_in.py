@@ -90,7 +90,7 @@ def _is_known() -> bool:
         # The token may have been revoked since.
         st.session_state[_IDENTITY] = _vouched(found.name, found.token)
     except CollectorError as error:
-        if error.status:
+        if error.is_refusal:
             sessions().end(_cookie())
         return False
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_dashboard.draw import wording
@@ -97,6 +97,21 @@ def pages_beside(
 
     before = link_to(number - 1) if number > 1 else ""
     return before, link_to(number + 1) if first + num_shown < num_all else ""
+
+
+def rows_or_first_page(
+    read: Callable[[int], list[dict[str, Any]]], first: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a page's rows and its first row's number; the first page if it has none.
+
+    Other filters or another range may have had more pages.
+
+    Args:
+        read: Reads a page by the number of its first row, from 0.
+        first: Number of the first row wanted.
+    """
+    rows = read(first)
+    return (rows, first) if rows or not first else (read(0), 0)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:

@@ -17,6 +17,7 @@ from evenkeel_dashboard.pages.explore.model import (
     pages_beside,
     parquet_bytes,
     refusal_words,
+    rows_or_first_page,
 )
 from evenkeel_dashboard.pages.explore.page import _table
 
@@ -117,3 +118,10 @@ def test_pages_before_and_after() -> None:
         "./explore?page=3&order=ttft",
     )
     assert pages_beside({"page": "3"}, 80, 20, 100) == ("./explore?page=2", "")
+
+
+def test_a_page_that_is_no_longer_there_is_the_first_one() -> None:
+    pages: dict[int, list[dict[str, object]]] = {0: [{"n": 1}], 40: [{"n": 41}], 80: []}
+    assert rows_or_first_page(pages.__getitem__, 80) == ([{"n": 1}], 0)
+    assert rows_or_first_page(pages.__getitem__, 40) == ([{"n": 41}], 40)
+    assert rows_or_first_page({0: []}.__getitem__, 0) == ([], 0)

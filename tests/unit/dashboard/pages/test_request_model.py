@@ -2,8 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from evenkeel_dashboard.model.positions import Position, positions
-from evenkeel_dashboard.pages.request.model import RequestPhase, explanation, phases, prefilling
+from evenkeel_dashboard.pages.request.model import (
+    RequestPhase,
+    explanation,
+    near_time_ms,
+    phases,
+    prefilling,
+)
 from evenkeel_dashboard.pages.request.token_model import tokens
 from tests.unit.dashboard.request_row import request
 
@@ -66,3 +74,11 @@ def test_a_request_without_a_token_says_how_it_ended() -> None:
     ]
     row["queue_s"] = None
     assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ms"),
+    [("1795000000000", 1_795_000_000_000), ("²", 0), ("", 0), ("-5", 0), ("9" * 5_000, 0)],
+)
+def test_a_time_that_is_none_is_left_out(text: str, at_ms: int) -> None:
+    assert near_time_ms(text) == at_ms
