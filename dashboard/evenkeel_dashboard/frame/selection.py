@@ -104,6 +104,11 @@ class Selection:
         values: dict[str, Any] = {name: value}
         return replace(self, **values)
 
+    def unfiltered(self) -> Selection:
+        """Return the same selection without filters."""
+        values: dict[str, Any] = dict.fromkeys(FILTERS, "")
+        return replace(self, **values)
+
     @property
     def is_fixed(self) -> bool:
         """Whether the range has a fixed start and end."""

@@ -124,3 +124,9 @@ def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[
 def near_time_ms(text: str) -> int:
     """Return the URL's time near a request, Unix milliseconds; 0 if it has none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def gap_words(gap_s: float | None) -> str:
+    """Return a typical gap between tokens in words; 0 needs a reason."""
+    words = wording.seconds(gap_s)
+    return f"{words} (tokens arrive several at a time)" if gap_s == 0 else words

@@ -160,3 +160,8 @@ def test_of_many_requests_a_slice_of_each_period_is_read() -> None:
 @pytest.mark.parametrize("zone", [UTC, ZoneInfo("Europe/Berlin")])
 def test_a_time_beyond_every_calendar_is_none(text: str, zone: tzinfo) -> None:
     assert parse_time_ms(text, zone) is None
+
+
+def test_filters_are_cleared_and_the_range_stays() -> None:
+    filtered = Selection(preset="6h", zone="local", **dict.fromkeys(FILTERS, "x"))
+    assert filtered.unfiltered() == Selection(preset="6h", zone="local")

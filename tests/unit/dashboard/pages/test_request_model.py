@@ -8,6 +8,7 @@ from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.model import (
     RequestPhase,
     explanation,
+    gap_words,
     near_time_ms,
     phases,
     prefilling,
@@ -82,3 +83,8 @@ def test_a_request_without_a_token_says_how_it_ended() -> None:
 )
 def test_a_time_that_is_none_is_left_out(text: str, at_ms: int) -> None:
     assert near_time_ms(text) == at_ms
+
+
+def test_a_gap_of_nothing_has_a_reason() -> None:
+    assert gap_words(0.0) == "0 ms (tokens arrive several at a time)"
+    assert (gap_words(0.02), gap_words(None)) == ("20 ms", "no data")
