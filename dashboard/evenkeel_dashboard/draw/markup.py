@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,6 +15,7 @@ from evenkeel_dashboard.draw.tiles import Interval, SloTile, StateSummary, Tile
 
 _MAX_NARROW = 24
 _MAX_WIDE = 140
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
 _SIGNS = {"good": "✓", "warning": "!", "bad": "▲", "unknown": "?"}
 
 
@@ -303,6 +305,11 @@ def hint(title: str, text: str, command: str = "") -> str:
     """Return an empty or failed state: what happened and what to do."""
     code = f"<pre><code>{escape(command)}</code></pre>" if command else ""
     return f'<div class="ek-hint"><b>{escape(title)}</b><div>{escape(text)}</div>{code}</div>'
+
+
+def plain(text: str) -> str:
+    """Return text that reads the same where Streamlit takes Markdown, as in an expander's label."""
+    return _MARKDOWN.sub(r"\\\1", text)
 
 
 def page_link(page: str, params: Mapping[str, str]) -> str:

@@ -195,16 +195,24 @@ def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Ti
     lasts_s = (to_ms - from_ms) / 1000
     step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
     ticks = []
-    # The zone's offset at the start; beyond a change of clocks, labels are at odd hours.
-    offset = in_zone(from_ms).utcoffset()
-    offset_ms = 0 if offset is None else round(offset.total_seconds() * 1000)
+    offset_ms = _offset_ms(from_ms)
     first_ms = -(-(from_ms + offset_ms) // (step_s * 1000)) * step_s * 1000 - offset_ms
-    for at_ms in range(first_ms, to_ms, step_s * 1000):
+    # An hour more, for the tick that a change of clocks moves back into the range.
+    for even_ms in range(first_ms, to_ms + 3_600_000, step_s * 1000):
+        # Beyond a change of clocks, midnight is at another hour of UTC.
+        at_ms = even_ms + (offset_ms - _offset_ms(even_ms) if step_s >= 86_400 else 0)
+        if at_ms >= to_ms:
+            break
         time = in_zone(at_ms)
         is_day = time.hour == time.minute == time.second == 0
         form = "%d %b" if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
         ticks.append(((at_ms - begin_ms) / step_ms, f"{time:{form}}"))
     return ticks
+
+
+def _offset_ms(at_ms: int) -> int:
+    offset = in_zone(at_ms).utcoffset()
+    return 0 if offset is None else round(offset.total_seconds() * 1000)
 
 
 def round_ticks(low: float, high: float, unit: str, most: int) -> list[Tick]:

@@ -12,6 +12,7 @@ import math
 from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
 
 NO_DATA = "no data"
+_INFINITY = "∞"
 
 
 def seconds(value: float | None) -> str:
@@ -20,6 +21,8 @@ def seconds(value: float | None) -> str:
         return NO_DATA
     if value < 0:
         return f"−{seconds(-value)}"
+    if math.isinf(value):
+        return _INFINITY
     if value == 0:
         return "0 ms"
     if value < 0.0009995:
@@ -44,6 +47,8 @@ def age(value_s: float | None) -> str:
     """Return an age in whole units: 8 s, 12 min, 5 h, 3 d."""
     if value_s is None or math.isnan(value_s):
         return NO_DATA
+    if math.isinf(value_s):
+        return seconds(value_s)
     for size, unit, last in ((1, "s", 120), (60, "min", 7_200), (3_600, "h", 172_800)):
         if value_s < last:
             return f"{max(0.0, value_s) // size:.0f} {unit}"
@@ -54,6 +59,8 @@ def count(value: float | None) -> str:
     """Return a count, grouped up to 99,999, then as k, M, G."""
     if value is None or math.isnan(value):
         return NO_DATA
+    if math.isinf(value):
+        return three_digits(value)
     if abs(value) < 99_999.5:
         return f"{value:,.0f}"
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -113,6 +120,8 @@ def change(now: float | None, before: float | None) -> str | None:
     if now is None or before is None or math.isnan(now) or math.isnan(before) or before <= 0:
         return None
     ratio = now / before
+    if not math.isfinite(ratio * 100):
+        return None
     if ratio >= 2:
         return f"▲ {three_digits(ratio)}×"
     percent_change = round((ratio - 1) * 100)
@@ -130,11 +139,14 @@ def three_digits(value: float) -> str:
 
 
 def _digits(value: float, num: int) -> str:
+    if math.isnan(value):
+        return NO_DATA
+    if math.isinf(value):
+        return _INFINITY if value > 0 else f"−{_INFINITY}"
     if value == 0:
         return "0"
-    rounded = round(value, num - 1 - math.floor(math.log10(abs(value))))
-    digits = max(0, num - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{value if digits == 0 else rounded:,.{digits}f}".replace("-", "−")
+    exponent = int(f"{value:.{num - 1}e}".partition("e")[2])
+    text = f"{value:,.{max(0, num - 1 - exponent)}f}".replace("-", "−")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

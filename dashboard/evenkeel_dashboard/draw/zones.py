@@ -49,6 +49,13 @@ def in_zone(unix_ms: int) -> datetime:
     return to_datetime(unix_ms * 10**6, shown_zone())
 
 
+def typed_time(unix_ms: int) -> str:
+    """Return Unix milliseconds as people type them, with the offset where an hour occurs twice."""
+    moment = in_zone(unix_ms)
+    is_twice = moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset()
+    return f"{moment:%Y-%m-%d %H:%M:%S%z}" if is_twice else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
 def zone_name(moment: datetime) -> str:
     """Return the short name of a time's zone: UTC, CET, or UTC−3 where a zone has no letters."""
     name = moment.tzname() or "UTC"

@@ -21,7 +21,7 @@ def awaited(
     read: Callable[[], list[_T]],
     say_nothing: Callable[[], None],
     every_s: int | None,
-    name: str = "data",
+    name: str,
 ) -> list[_T]:
     """Return the data; while there is none, show why and rerun the page once it arrives.
 

@@ -21,6 +21,11 @@ class CollectorError(CannotMeasureError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it does not accept the token; any other answer says nothing about the token."""
+        return self.status in (401, 403)
+
 
 def ask(url: str, name: str, token: str | None, parameters: Mapping[str, str]) -> bytes:
     """Return the collector's answer to a GET of `/api/{name}`.

@@ -314,7 +314,7 @@ def _typed_range(current: Selection) -> None:
     with st.form("typed-range", border=False):
         for end, at_ms in (("from", window.from_ms), ("to", window.to_ms)):
             if not problem:
-                st.session_state[f"{end}_typed"] = f"{zones.in_zone(at_ms):%Y-%m-%d %H:%M:%S}"
+                st.session_state[f"{end}_typed"] = zones.typed_time(at_ms)
             st.text_input(wording.zoned(end), key=f"{end}_typed")
         if problem:
             st.error(problem)

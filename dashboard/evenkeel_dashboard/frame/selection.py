@@ -33,6 +33,8 @@ _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
 _SHORTEST_MS = 60_000
 _LONGEST_MS = 366 * 86_400_000
+# The year 9999, less a margin: later times do not exist in every zone.
+_END_MS = 253_370_764_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ class Selection:
     def filtered(self, name: str, value: str) -> Selection:
         """Return the same selection with one filter set."""
         values: dict[str, Any] = {name: value}
+        return replace(self, **values)
+
+    def unfiltered(self) -> Selection:
+        """Return the same selection without filters."""
+        values: dict[str, Any] = dict.fromkeys(FILTERS, "")
         return replace(self, **values)
 
     @property
@@ -202,11 +209,13 @@ def parse_time_ms(text: str, zone: tzinfo = UTC) -> int | None:
     """
     try:
         if zone is UTC:
-            return parse_time_ns(text) // 10**6
-        moment = datetime.fromisoformat(text)
-    except (ConfigurationError, ValueError):
+            at_ms = parse_time_ns(text) // 10**6
+        else:
+            moment = datetime.fromisoformat(text)
+            at_ms = unix_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone)) // 10**6
+    except (ConfigurationError, ValueError, OverflowError):
         return None
-    return unix_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone)) // 10**6
+    return at_ms if 0 <= at_ms < _END_MS else None
 
 
 def format_time_ms(unix_ms: int) -> str:

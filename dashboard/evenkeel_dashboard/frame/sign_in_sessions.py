@@ -22,6 +22,7 @@ _MOST = 1_000
 class _Kept:
     identity: Identity
     until_s: float
+    ticket: str = ""
 
 
 class SignInSessions:
@@ -35,7 +36,7 @@ class SignInSessions:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._key = secrets.token_bytes(32)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._tickets: dict[str, _Kept] = {}
         self._sessions: dict[str, _Kept] = {}
 
@@ -49,10 +50,10 @@ class SignInSessions:
         """Return the cookie's value for a ticket; None if it is used, old or unknown."""
         with self._lock:
             kept = self._tickets.pop(ticket, None)
-        if kept is None or kept.until_s < self._clock_s():
-            return None
-        name = secrets.token_urlsafe(32)
-        self._keep(self._sessions, name, kept.identity, LASTS_S)
+            if kept is None or kept.until_s < self._clock_s():
+                return None
+            name = secrets.token_urlsafe(32)
+            self._keep(self._sessions, name, kept.identity, LASTS_S, ticket)
         return f"{name}.{self._signature(name)}"
 
     def find(self, cookie: str) -> Identity | None:
@@ -64,19 +65,33 @@ class SignInSessions:
             kept = self._sessions.get(name)
         return None if kept is None or kept.until_s < self._clock_s() else kept.identity
 
-    def end(self, cookie: str) -> None:
-        """End the session of a cookie."""
+    def end(self, cookie: str, ticket: str = "") -> None:
+        """End the session of a cookie, and those that a ticket began or could still begin.
+
+        A page knows only the cookies of when it was loaded: of a sign-in since, it has the ticket.
+        """
         with self._lock:
             self._sessions.pop(cookie.partition(".")[0], None)
+            if ticket:
+                self._tickets.pop(ticket, None)
+                for name in [n for n, one in self._sessions.items() if one.ticket == ticket]:
+                    del self._sessions[name]
 
     def _signature(self, name: str) -> str:
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()
 
-    def _keep(self, kept: dict[str, _Kept], name: str, identity: Identity, lasts_s: float) -> None:
+    def _keep(
+        self,
+        kept: dict[str, _Kept],
+        name: str,
+        identity: Identity,
+        lasts_s: float,
+        ticket: str = "",
+    ) -> None:
         now_s = self._clock_s()
         with self._lock:
             for old in [n for n, one in kept.items() if one.until_s < now_s]:
                 del kept[old]
             while len(kept) >= _MOST:
                 del kept[next(iter(kept))]
-            kept[name] = _Kept(identity, now_s + lasts_s)
+            kept[name] = _Kept(identity, now_s + lasts_s, ticket)

@@ -17,6 +17,7 @@ from evenkeel_dashboard.frame.user_tokens import Identity, read_users, token_of
 
 _IDENTITY = "identity"
 _TICKET = "sign_in_ticket"
+_SENT = "sign_in_ticket_sent"
 _KEPT_S = 30.0
 # Streamlit's pages cannot set a cookie; the browser exchanges the ticket for one.
 _exchanges = st.components.v2.component(
@@ -65,7 +66,7 @@ def sign_out_button() -> None:
         st.caption(f"signed in as {who.name}{whose}", width="content")
         if st.button("Sign out", type="tertiary"):
             st.session_state.pop(_IDENTITY, None)
-            sessions().end(_cookie())
+            sessions().end(_cookie(), st.session_state.pop(_SENT, ""))
             if how is SignIn.OIDC:
                 st.logout()
             st.rerun()
@@ -89,7 +90,7 @@ def _is_known() -> bool:
         # The token may have been revoked since.
         st.session_state[_IDENTITY] = _vouched(found.name, found.token)
     except CollectorError as error:
-        if error.status:
+        if error.is_refusal:
             sessions().end(_cookie())
         return False
     return True
@@ -112,7 +113,7 @@ def _ask_for_token() -> bool:
         st.error(f"Not signed in: {error}" if error.status else str(error))
         return False
     st.session_state[_IDENTITY] = who
-    st.session_state[_TICKET] = sessions().ticket(who)
+    st.session_state[_TICKET] = st.session_state[_SENT] = sessions().ticket(who)
     st.rerun()
     return True
 

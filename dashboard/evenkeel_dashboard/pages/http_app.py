@@ -21,7 +21,7 @@ _LONGEST_TICKET = 200
 
 
 def _start(page: Page) -> Route:
-    body = start_page(page.title)
+    body = start_page(page.title, page.path)
 
     async def show(_request: Request) -> Response:
         return HTMLResponse(body, headers={"cache-control": "no-cache"})

@@ -73,7 +73,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "canary_results": {},
     "control_effect": {"model": "", "step_s": 10, "busy_s": [0], "switched_ms": 0},
     "engine_step_spread": {"model": ""},
-    "wasted_tokens": {**SLICED, "model": ""},
+    "wasted_tokens": {**SLICED, **NO_FILTER},
     "health_recovery": {},
     "request_canary": {"request_id": "none"},
     "compression_verdicts": {**SLICED, "model": "", "tenant": ""},

@@ -19,9 +19,16 @@ SELECT
             AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
             AND mapContains(SpanAttributes, 'evenkeel.prefix.lost_tokens')
             AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+            AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+            AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
+                SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
+            AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
     ) AS evicted
 FROM evenkeel.requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     AND ({model:String} = '' OR model = {model:String})
+    AND ({tenant:String} = '' OR tenant = {tenant:String})
+    AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+    AND ({slo_class:String} = '' OR slo_class = {slo_class:String})

@@ -150,7 +150,7 @@ def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
 def delivery_words(notifications: Mapping[str, int]) -> str:
     """Return the delivery counts in words."""
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
-    text = f"{notifications.get('delivered', 0)} delivered, {waiting} pending"
+    text = f"{notifications.get('delivered', 0)} delivered, {waiting or 'none'} pending"
     text += f", {dead} failed" if dead else ", none failed"
     withdrawn = notifications.get("withdrawn", 0)
     return f"{text}, {withdrawn} withdrawn" if withdrawn else text

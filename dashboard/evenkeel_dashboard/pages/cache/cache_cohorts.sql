@@ -1,6 +1,6 @@
 -- Prefix cache hits by cohort. Saved time is the number of cached tokens times the median time
 -- per token in which the same model computed uncached ones. Only a slice of each period is read, and sums are
--- scaled to the whole.
+-- scaled to the whole. The evaluations' drift sentinel is not user traffic: it shows only if chosen.
 WITH rates AS
 (
     SELECT
@@ -36,6 +36,7 @@ WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+    AND ({prompt:String} != '' OR ifNull(prompt_name, '') != 'evenkeel-sentinel')
     AND isNotNull(cached_tokens) AND isNotNull(input_tokens)
 GROUP BY cohort
 ORDER BY saved_s DESC, cohort

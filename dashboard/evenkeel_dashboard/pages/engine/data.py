@@ -78,7 +78,9 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
     spread = reading.rows_later(
         _HERE / "engine_step_spread.sql", {**range_of(window), "model": selection.model}
     )
-    wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
+    # The engine serves all tenants: the other filters do not apply.
+    of_model = Selection(model=selection.model).filters()
+    wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", {**sliced, **of_model})
     source, rows = "steps", _rows_if_known(steps)
     waiting = _rows_if_known(held_up)
     if not rows:

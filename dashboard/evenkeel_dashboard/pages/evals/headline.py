@@ -25,7 +25,7 @@ _LEADS = {
 }
 _NOTE = re.compile(
     r"^(\d+) (lost|for the baseline), (\d+) (gained|for the candidate); "
-    r"exact McNemar[^=]* p = (\S+)$"
+    r"exact McNemar[^=]* p = (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$"
 )
 
 

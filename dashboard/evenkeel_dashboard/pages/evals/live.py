@@ -143,7 +143,7 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
     asked, answered = content or ("", "")
     trace_id = row["trace_id"]
     title = asked.splitlines()[0][:90] if asked else f"trace {trace_id[:8]}…"
-    with st.expander(f"{title}: {'; '.join(row['reasons'])[:110]}"):
+    with st.expander(markup.plain(f"{title}: {'; '.join(row['reasons'])[:110]}")):
         href = page_link("request", {"trace_id": trace_id})
         st.html(
             markup.facts(

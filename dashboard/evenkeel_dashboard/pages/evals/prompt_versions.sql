@@ -1,4 +1,5 @@
 -- Prompt versions in use over a range: traffic, latency and failures of each, newest first.
+-- The drift sentinel of the evaluations is not user traffic.
 SELECT
     prompt_name, prompt_version,
     toUnixTimestamp(min(r.minute)) * 1000 AS first_ms,
@@ -13,7 +14,7 @@ FROM requests_1m AS r
 WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
     AND ({model:String} = '' OR model = {model:String})
-    AND prompt_name != ''
+    AND prompt_name NOT IN ('', 'evenkeel-sentinel')
 GROUP BY prompt_name, prompt_version
 ORDER BY prompt_name, first_ms DESC
 LIMIT 60

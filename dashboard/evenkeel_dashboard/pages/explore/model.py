@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_dashboard.draw import wording
@@ -99,6 +99,21 @@ def pages_beside(
     return before, link_to(number + 1) if first + num_shown < num_all else ""
 
 
+def rows_or_first_page(
+    read: Callable[[int], list[dict[str, Any]]], first: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a page's rows and its first row's number; the first page if it has none.
+
+    Other filters or another range may have had more pages.
+
+    Args:
+        read: Reads a page by the number of its first row, from 0.
+        first: Number of the first row wanted.
+    """
+    rows = read(first)
+    return (rows, first) if rows or not first else (read(0), 0)
+
+
 def csv_bytes(frame: pd.DataFrame) -> bytes:
     """Return a frame as UTF-8 CSV, with text escaped so that spreadsheets run no formulas."""
     safe = frame.copy()
@@ -124,10 +139,10 @@ def refusal_words(message: str) -> str:
 
 def cell_words(value: Any) -> str:
     """Return a value of a user's own query as text."""
-    if value is None or value != value:
+    if value is None:
         return wording.NO_DATA
     if isinstance(value, float):
-        return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e6 else f"{value:,.0f}"
+        return wording.three_digits(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}".replace("-", "−")
     return str(value)

@@ -31,6 +31,7 @@ from evenkeel_dashboard.pages.explore.model import (
     pages_beside,
     parquet_bytes,
     refusal_words,
+    rows_or_first_page,
 )
 
 if TYPE_CHECKING:
@@ -81,8 +82,12 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
     window = selection.window(now_ms())
     ranged = {**range_of(window), **parameters}
     first = (page_number(st.query_params.get("page", "")) - 1) * MAX_SHOWN
+    rows, first = rows_or_first_page(
+        lambda offset: _first_rows({**ranged, "offset": offset}), first
+    )
+    if not first:
+        st.query_params.pop("page", None)
     ranged["offset"] = first
-    rows = _first_rows(ranged)
     counted = reading.rows_later(_HERE / "explore_count.sql", ranged)
     with st.container(border=True, key="card-found"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
@@ -164,13 +169,20 @@ def _ask_sql() -> None:
 
 
 def _table(frame: pd.DataFrame) -> str:
-    shown = frame.head(MAX_SHOWN)
+    # A missing value has many types, and some cannot be compared.
+    shown = frame.head(MAX_SHOWN).astype(object)
+    shown = shown.where(shown.notna(), None)
     numeric = [
         str(kind).startswith(("float", "int", "uint", "Int", "UInt")) for kind in frame.dtypes
     ]
     rows = [
         [
-            Cell(cell_words(v), is_number=n, title=str(v) if n else "", sorts_as=v if n else None)
+            Cell(
+                cell_words(v),
+                is_number=n,
+                title=str(v) if n and v is not None else "",
+                sorts_as=v if n else None,
+            )
             for v, n in zip(row, numeric, strict=True)
         ]
         for row in shown.itertuples(index=False, name=None)

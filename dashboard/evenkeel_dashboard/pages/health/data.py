@@ -84,7 +84,7 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
     )
     alerts = reading.rows_later(reading.SHARED / "alerts.sql", range_of(window))
     burned = reading.rows_later(_HERE / "health_recovery.sql", {"to_ms": window.to_ms})
-    sliced = {**range_of(window), "model": selection.model, **slices(stored, window)}
+    sliced = {**range_of(window), **selection.filters(), **slices(stored, window)}
     wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
 
     def read() -> HealthData:

@@ -172,8 +172,11 @@ def _show_empty(selection: Selection, window: Window) -> None:
         return
     text = f"The store's newest request arrived {wording.moment_ms(newest_ms)}."
     if any(selection.filters().values()):
-        text += " The filters may exclude everything: set them to all."
+        text += " The filters may exclude everything."
     st.html(markup.hint("No requests in this range", text))
+    if any(selection.filters().values()):
+        href = markup.page_link("", selection.unfiltered().to_params())
+        st.html(f'<a class="ek-link" href="{href}" target="_self">Clear filters</a>')
     around = selection.narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
     st.html(
         f'<a class="ek-link" href="{markup.page_link("", around.to_params())}" target="_self">'

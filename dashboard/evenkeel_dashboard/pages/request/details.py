@@ -15,6 +15,7 @@ from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.page import selection
 from evenkeel_dashboard.model.compression import compression_words
 from evenkeel_dashboard.pages.request.delays import canary_words, prefix_miss, rivals
+from evenkeel_dashboard.pages.request.model import gap_words
 from evenkeel_dashboard.pages.request.token_model import Attributes
 
 _HERE = Path(__file__).parent
@@ -93,7 +94,7 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("route", row["route"] or "–"),
         ("TTFT", wording.seconds(row["ttft_s"])),
         ("TPOT", wording.seconds(row["tpot_s"])),
-        ("ITL p50", wording.seconds(row["itl_p50_s"])),
+        ("ITL p50", gap_words(row["itl_p50_s"])),
         ("ITL p99", wording.seconds(row["itl_p99_s"])),
         ("longest pause", wording.seconds(row["stall_s"])),
         ("total", wording.seconds(row["e2e_s"])),

@@ -119,3 +119,14 @@ def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[
             if phase.name == "prefill" and phase.start_s < end_s and phase.end_s > start_s:
                 found.append(neighbour)
     return found
+
+
+def near_time_ms(text: str) -> int:
+    """Return the URL's time near a request, Unix milliseconds; 0 if it has none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+
+
+def gap_words(gap_s: float | None) -> str:
+    """Return a typical gap between tokens in words; 0 needs a reason."""
+    words = wording.seconds(gap_s)
+    return f"{words} (tokens arrive several at a time)" if gap_s == 0 else words

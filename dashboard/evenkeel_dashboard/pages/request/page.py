@@ -30,7 +30,7 @@ from evenkeel_dashboard.frame.zoom import chart
 from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
-from evenkeel_dashboard.pages.request.model import explanation
+from evenkeel_dashboard.pages.request.model import explanation, near_time_ms
 from evenkeel_dashboard.pages.request.records import show_judgements
 from evenkeel_dashboard.pages.request.token_model import (
     CacheUse,
@@ -64,8 +64,11 @@ def _show() -> None:
     if not wanted:
         _show_suggestions()
         return
-    near_ms = int(at) if (at := st.query_params.get("at", "0")).isdigit() else 0
-    found = awaited(partial(_find, wanted, near_ms), partial(_say_unknown, wanted), _LOOK_AGAIN_S)
+    near_ms = near_time_ms(st.query_params.get("at", "0"))
+    say_unknown = partial(_say_unknown, wanted)
+    found = awaited(
+        partial(_find, wanted, near_ms), say_unknown, _LOOK_AGAIN_S, f"request {wanted}"
+    )
     if found:
         _show_request(found[0])
 
@@ -305,5 +308,6 @@ def _show_spans(found: list[Row]) -> None:
     with st.expander(f"Raw spans of the trace ({len(found)})", key="raw-spans"):
         for span in found:
             lasted = wording.seconds(span["duration_ns"] / 1e9)
-            st.markdown(f"**`{span['name']}`** {span['kind']} · {lasted} · `{span['span_id']}`")
+            named = f"<b><code>{escape(span['name'])}</code></b> {escape(span['kind'])}"
+            st.html(f"{named} · {lasted} · <code>{escape(span['span_id'])}</code>")
             st.code(json.dumps(span["attributes"], indent=1, sort_keys=True), language="json")

@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw.markup import (
     page_link,
     pager,
     phase_bar,
+    plain,
     table,
     verdict_banner,
 )
@@ -72,3 +73,8 @@ def test_a_pager_says_which_rows_of_how_many() -> None:
 def test_the_style_sheet_holds_no_markup() -> None:
     """The browser's sanitizer drops a whole style sheet that has a tag in it."""
     assert "<" not in style(LIGHT).removeprefix("<style>").removesuffix("</style>")
+
+
+def test_text_in_a_label_is_no_markdown() -> None:
+    assert plain("![x](http://a)") == r"\!\[x\]\(http\://a\)"
+    assert plain("how are you, 2 of 3?") == "how are you, 2 of 3?"

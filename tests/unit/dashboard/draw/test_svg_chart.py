@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
@@ -22,6 +24,7 @@ from evenkeel_dashboard.draw.figures import (
 )
 from evenkeel_dashboard.draw.svg_chart import Chart, line, time_ticks
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.zoom import selected_ms
 from evenkeel_dashboard.pages.latency.figures import heatmap
 from evenkeel_dashboard.pages.latency.model import Heat
@@ -88,6 +91,19 @@ def test_times_are_round_and_midnight_is_a_day() -> None:
     ticks = time_ticks(midnight - 3_600_000, midnight + 3_600_000, midnight, 60_000)
     assert [words for _, words in ticks] == ["23:00", "23:30", "04 Oct", "00:30"]
     assert ticks[2][0] == 0
+
+
+@pytest.mark.parametrize("begin", ["2026-10-15", "2026-03-15", "2026-10-20"])
+def test_days_stay_days_across_a_change_of_clocks(begin: str) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    use_zone(zone)
+    begin_ms = int(datetime.fromisoformat(begin).replace(tzinfo=zone).timestamp() * 1000)
+    try:
+        ticks = time_ticks(begin_ms, begin_ms + 30 * 86_400_000, begin_ms, 60_000)
+    finally:
+        use_zone(UTC)
+    assert len(ticks) >= 4
+    assert not [words for _, words in ticks if ":" in words]
 
 
 def test_names_cannot_become_markup() -> None:

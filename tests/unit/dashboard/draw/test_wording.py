@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from evenkeel_dashboard.draw import wording
 
@@ -87,3 +89,28 @@ def test_change(now: float | None, before: float | None, text: str | None) -> No
 )
 def test_others(words: object, value: float, text: str) -> None:
     assert words(value) == text  # type: ignore[operator]
+
+
+@given(st.floats())
+@example(math.inf)
+@example(-math.inf)
+@example(math.nan)
+@example(1.7976931348623157e308)
+@example(5e-324)
+def test_any_number_has_words(value: float) -> None:
+    formatters = (
+        wording.seconds, wording.signed_seconds, wording.age, wording.count, wording.rate,
+        wording.percent, wording.signed_percent, wording.points, wording.factor,
+        wording.three_digits, wording.number, wording.span_of,
+    )  # fmt: skip
+    for write in formatters:
+        words = write(value)
+        assert words and "nan" not in words and "inf" not in words
+    wording.change(value, 1.0)
+    wording.change(1.0, value)
+    wording.change(value, value)
+
+
+def test_infinity_is_a_sign() -> None:
+    assert wording.seconds(-math.inf) == "−∞" and wording.factor(math.inf) == "∞×"
+    assert wording.count(math.inf) == wording.age(math.inf) == "∞"

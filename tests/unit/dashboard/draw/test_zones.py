@@ -8,6 +8,7 @@ import pytest
 
 from evenkeel_dashboard.draw import wording, zones
 from evenkeel_dashboard.draw.svg_chart import time_ticks
+from evenkeel_dashboard.frame.selection import parse_time_ms
 
 # 2026-07-01T10:00:00Z and 2026-12-01T10:00:00Z.
 SUMMER_MS, WINTER_MS = 1_782_900_000_000, 1_796_119_200_000
@@ -57,3 +58,13 @@ def test_an_axis_has_round_times_of_the_zone() -> None:
     ticks = time_ticks(SUMMER_MS, SUMMER_MS + 6 * 3_600_000, SUMMER_MS, 60_000)
     assert [words for _, words in ticks] == ["16:00", "17:00", "18:00", "19:00", "20:00", "21:00"]
     assert ticks[0][0] == 15
+
+
+@pytest.mark.parametrize("hour", range(-3, 4))
+def test_a_typed_time_is_read_back_as_the_same_in_the_hour_that_occurs_twice(hour: int) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    twice_ms = 1_792_890_000_000 + hour * 3_600_000
+    zones.use_zone(berlin)
+    typed = zones.typed_time(twice_ms)
+    assert parse_time_ms(typed, berlin) == twice_ms
+    assert ("+" in typed) == (hour in (-1, 0))

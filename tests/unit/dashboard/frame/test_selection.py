@@ -1,5 +1,6 @@
 """The URL of a view: parsed and written, with invalid values ignored."""
 
+from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -150,3 +151,17 @@ def test_of_many_requests_a_slice_of_each_period_is_read() -> None:
     day = Window(0, 86_400_000, 600)
     assert slices(10_000, day) == {"period_s": 3600, "slice_s": 3600}
     assert slices(20_000_000, day) == {"period_s": 3600, "slice_s": 9}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1969-12-31"],
+)
+@pytest.mark.parametrize("zone", [UTC, ZoneInfo("Europe/Berlin")])
+def test_a_time_beyond_every_calendar_is_none(text: str, zone: tzinfo) -> None:
+    assert parse_time_ms(text, zone) is None
+
+
+def test_filters_are_cleared_and_the_range_stays() -> None:
+    filtered = Selection(preset="6h", zone="local", **dict.fromkeys(FILTERS, "x"))
+    assert filtered.unfiltered() == Selection(preset="6h", zone="local")

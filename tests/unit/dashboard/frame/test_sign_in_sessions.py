@@ -51,6 +51,20 @@ def test_a_session_ends_after_twelve_hours_or_by_signing_out() -> None:
     assert sessions.find(second) is None
 
 
+def test_signing_out_of_a_page_that_never_saw_its_cookie_ends_the_session() -> None:
+    sessions = SignInSessions(Clock())
+    other = signed_in(sessions)
+    ticket = sessions.ticket(ANN)
+    cookie = sessions.redeem(ticket)
+    sessions.end("", ticket)
+    assert cookie is not None and sessions.find(cookie) is None
+    pending = sessions.ticket(ANN)
+    sessions.end("", pending)
+    assert sessions.redeem(pending) is None
+    sessions.end("", "")
+    assert sessions.find(other) == ANN
+
+
 @pytest.mark.parametrize(
     "change",
     [lambda c: c[:-1], lambda c: "x" + c, lambda c: c.split(".")[0], lambda c: "", lambda c: "é.ü"],

@@ -1,5 +1,9 @@
 """The page that the browser loads first."""
 
+import re
+
+import pytest
+
 from evenkeel_dashboard.frame.start_page import start_page
 from evenkeel_dashboard.pages import PAGES, page_missing
 
@@ -9,6 +13,24 @@ def test_a_page_starts_with_its_title_and_a_skeleton() -> None:
     assert "<title>SLO &lt;1&gt; · evenkeel</title>" in html
     assert "BACKEND_BASE_URL" in html
     assert html.index('id="ek-skeleton"') < html.index('<div id="root">')
+
+
+@pytest.mark.parametrize(
+    ("path", "address", "base"),
+    [
+        ("", "/", "/"),
+        ("", "/evenkeel/", "/evenkeel/"),
+        ("", "/evenkeel", "/evenkeel/"),
+        ("slo", "/slo", "/"),
+        ("slo", "/evenkeel/slo/", "/evenkeel/"),
+    ],
+)
+def test_a_prefix_stays_in_the_address_of_the_server(path: str, address: str, base: str) -> None:
+    found = address
+    html = start_page("Health", path)
+    for pattern, to in re.findall(r'\.replace\(/(.*?)/, "(.*?)"\)', html[: html.index("BACKEND")]):
+        found = re.sub(pattern, to, found, count=1)
+    assert found == base
 
 
 def test_no_style_sheet_holds_up_the_first_paint() -> None:

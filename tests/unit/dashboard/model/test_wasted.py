@@ -1,5 +1,8 @@
 """Wasted tokens as a sum by cause."""
 
+from evenkeel.store import read_query
+from evenkeel_dashboard.frame.reading import SHARED
+from evenkeel_dashboard.frame.selection import FILTERS
 from evenkeel_dashboard.model.wasted import wasted_tokens
 
 ROW = {
@@ -19,3 +22,9 @@ def test_causes_add_up_the_largest_first() -> None:
 def test_nothing_wasted_is_none() -> None:
     assert wasted_tokens(dict.fromkeys(ROW, 0.0)).words() == "Wasted tokens: none."
     assert wasted_tokens(dict.fromkeys(ROW)).words() == "Wasted tokens: none."
+
+
+def test_requests_and_spans_are_filtered_alike() -> None:
+    sql = read_query(SHARED / "wasted_tokens.sql")
+    for name in FILTERS:
+        assert sql.count(f"{{{name}:String}} = ''") == 2

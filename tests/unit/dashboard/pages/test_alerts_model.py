@@ -127,7 +127,7 @@ def test_an_alert_says_what_who_why_and_what_to_do() -> None:
 
 def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
-    assert delivery_words({"dead": 2}) == "0 delivered, 0 pending, 2 failed"
+    assert delivery_words({"dead": 2}) == "0 delivered, none pending, 2 failed"
     assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
     assert lasts_s("never", 0) is None
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from evenkeel.store import read_query
 from evenkeel_dashboard.pages.cache.model import (
     bound_words,
     cache_tiles,
@@ -11,6 +14,8 @@ from evenkeel_dashboard.pages.cache.model import (
     reason_words,
     verdict_words,
 )
+from evenkeel_dashboard.pages.compare.model import SENTINEL
+from tests.queries import query
 
 COHORT = {
     "num_requests": 10, "input_tokens_sum": 1000, "cached_tokens_sum": 250, "cold_ratio": 0.2,
@@ -57,3 +62,8 @@ def test_the_bound_in_words() -> None:
     assert "At most 2%" in bound_words([DETAIL]) and "above 5%" in bound_words([DETAIL])
     assert bound_words([]).startswith("No bound")
     assert outcome_words("something new") == "something new"
+
+
+@pytest.mark.parametrize("name", ["cache_cohorts", "prompt_versions"])
+def test_the_drift_sentinel_is_not_user_traffic(name: str) -> None:
+    assert f"'{SENTINEL}'" in read_query(query(name))

@@ -176,3 +176,10 @@ def test_the_effect_of_a_control_action(attributes: dict[str, str], effect: str)
     named = {"evenkeel.control.before": "4", "evenkeel.control.after": "2"}
     found = control({"name": "evenkeel.control", "attributes": said | named})
     assert (found.effect, found.change) == (effect, "4 → 2")
+
+
+@pytest.mark.parametrize("burn", ["nan", "inf", "-inf", "1e999", "much"])
+def test_a_burn_that_is_no_number_is_not_measured(burn: str) -> None:
+    said = {"evenkeel.control.burn_before": burn, "evenkeel.control.burn_after": "2"}
+    found = control({"name": "evenkeel.control", "attributes": said})
+    assert (found.effect, found.burn) == ("not measured", "no data → 2")

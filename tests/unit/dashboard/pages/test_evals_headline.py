@@ -118,6 +118,7 @@ def test_accuracy_is_in_points_and_latency_is_relative() -> None:
             "5 for the baseline, 9 for the candidate; exact McNemar p = 0.42",
             "5 preferred A, 9 B (p = 0.42)",
         ),
+        ("1 lost, 2 gained; exact McNemar p = x", "1 lost, 2 gained; exact McNemar p = x"),
         ("no request failed", "no request failed"),
         (None, "–"),
     ],

@@ -17,7 +17,9 @@ from evenkeel_dashboard.pages.explore.model import (
     pages_beside,
     parquet_bytes,
     refusal_words,
+    rows_or_first_page,
 )
+from evenkeel_dashboard.pages.explore.page import _table
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,10 @@ def test_parquet_keeps_values_and_types() -> None:
     [
         (None, "no data"),
         (float("nan"), "no data"),
-        (1.23456789, "1.235"),
+        (1.23456789, "1.23"),
+        (123_456.7, "123,457"),
+        (-123_456.7, "−123,457"),
+        (float("inf"), "∞"),
         (2601, "2,601"),
         (-2601, "−2,601"),
         (True, "True"),
@@ -57,6 +62,18 @@ def test_parquet_keeps_values_and_types() -> None:
 )
 def test_cells_of_an_answer(value: object, expected: str) -> None:
     assert cell_words(value) == expected
+
+
+def test_an_answer_with_missing_values_is_a_table() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([1, None], dtype="Int64"),
+            "at": pd.to_datetime(["2026-01-01", None]),
+            "name": pd.array(["x", None], dtype="string"),
+        }
+    )
+    html = _table(frame)
+    assert html.count("no data") == 3 and "NA" not in html and "NaT" not in html
 
 
 @pytest.mark.parametrize(
@@ -101,3 +118,10 @@ def test_pages_before_and_after() -> None:
         "./explore?page=3&order=ttft",
     )
     assert pages_beside({"page": "3"}, 80, 20, 100) == ("./explore?page=2", "")
+
+
+def test_a_page_that_is_no_longer_there_is_the_first_one() -> None:
+    pages: dict[int, list[dict[str, object]]] = {0: [{"n": 1}], 40: [{"n": 41}], 80: []}
+    assert rows_or_first_page(pages.__getitem__, 80) == ([{"n": 1}], 0)
+    assert rows_or_first_page(pages.__getitem__, 40) == ([{"n": 41}], 40)
+    assert rows_or_first_page({0: []}.__getitem__, 0) == ([], 0)

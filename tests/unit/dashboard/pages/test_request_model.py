@@ -2,8 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from evenkeel_dashboard.model.positions import Position, positions
-from evenkeel_dashboard.pages.request.model import RequestPhase, explanation, phases, prefilling
+from evenkeel_dashboard.pages.request.model import (
+    RequestPhase,
+    explanation,
+    gap_words,
+    near_time_ms,
+    phases,
+    prefilling,
+)
 from evenkeel_dashboard.pages.request.token_model import tokens
 from tests.unit.dashboard.request_row import request
 
@@ -66,3 +75,16 @@ def test_a_request_without_a_token_says_how_it_ended() -> None:
     ]
     row["queue_s"] = None
     assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ms"),
+    [("1795000000000", 1_795_000_000_000), ("²", 0), ("", 0), ("-5", 0), ("9" * 5_000, 0)],
+)
+def test_a_time_that_is_none_is_left_out(text: str, at_ms: int) -> None:
+    assert near_time_ms(text) == at_ms
+
+
+def test_a_gap_of_nothing_has_a_reason() -> None:
+    assert gap_words(0.0) == "0 ms (tokens arrive several at a time)"
+    assert (gap_words(0.02), gap_words(None)) == ("20 ms", "no data")

@@ -1,0 +1,34 @@
+"""Signing out ends the session, also on a page that was loaded before the sign-in."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from evenkeel_dashboard.frame.signing_in import sessions
+
+
+def test_signing_out_ends_a_session_whose_cookie_the_page_has_not_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script() -> None:
+        import streamlit as st
+
+        from evenkeel_dashboard.frame.signing_in import sessions, sign_out_button
+        from evenkeel_dashboard.frame.user_tokens import Identity
+
+        if "cookie" not in st.session_state:
+            ann = Identity("ann", "secret-token")
+            ticket = sessions().ticket(ann)
+            st.session_state["identity"] = ann
+            st.session_state["sign_in_ticket_sent"] = ticket
+            st.session_state["cookie"] = sessions().redeem(ticket)
+        sign_out_button()
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_SIGN_IN", "token")
+    app = AppTest.from_function(script, default_timeout=60).run()
+    cookie = app.session_state["cookie"]
+    assert sessions().find(cookie) is not None
+    app.button[0].click().run()
+    assert not app.exception
+    assert sessions().find(cookie) is None
