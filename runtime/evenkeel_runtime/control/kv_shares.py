@@ -112,7 +112,8 @@ class KvShares:
         blocked: set[Owner] = set()
         for claim in sorted(self._waiting):
             owners = [share.owner for share in claim.shares]
-            if blocked.isdisjoint(owners) and self.fits(claim.shares, claim.tokens):
+            full = [s.owner for s in claim.shares if not self.fits((s,), claim.tokens)]
+            if not full and blocked.isdisjoint(owners):
                 self._waiting.remove(claim)
                 self._inside.add(claim.number)
                 for owner in owners:
@@ -120,4 +121,5 @@ class KvShares:
                 if not claim.let_in.done():
                     claim.let_in.set_result(None)
             else:
-                blocked.update(owners)
+                # Its other owners have room, and others' requests may use it.
+                blocked.update(full)
