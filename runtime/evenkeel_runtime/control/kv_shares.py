@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -84,6 +84,12 @@ class KvShares:
         self._waiting.append(claim)
         self._let_in()
         return claim
+
+    def change(self, find_shares: Callable[[Sequence[Owner]], Sequence[Share]]) -> None:
+        """Apply changed shares to the claims that wait; an owner without a share has no limit."""
+        for claim in self._waiting:
+            claim.shares = find_shares([share.owner for share in claim.shares])
+        self._let_in()
 
     def leave(self, claim: Claim, answer_tokens: int | None) -> None:
         """Give up what a request holds or waits for; learn from the length of its answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evenkeel_runtime.control.admission import TOO_MANY_REQUESTS, AdmissionControl
 from evenkeel_runtime.control.config import ControlMode
@@ -20,7 +21,10 @@ def measure(
     salt: str,
     max_tokens: int | None,
 ) -> PromptCost:
-    """Set a visit's deadline by the prompt tokens to compute; return what it may use.
+    """Set a visit's deadline by the prompt tokens to compute; return what this prompt may use.
+
+    A request may have several prompts, all measured before the first is let in. What is measured
+    after that (the steps of a beam search) changes neither its deadline nor its blocks.
 
     Args:
         control: Admission control.
@@ -33,9 +37,15 @@ def measure(
         RefusedError: If the prompt is longer than a limit of its tenant, session or route.
     """
     cost = control.costs.measure(visit.owners, tokens, salt, max_tokens)
-    visit.cost = cost
-    limit_s = visit.late_s - visit.arrived_s
-    visit.due_s = visit.late_s + control.longer_s(limit_s, cost.uncached)
+    known, is_waiting = visit.cost, visit.entered_s is None
+    if known is None:
+        visit.cost = replace(cost)
+    else:
+        known.include(cost, with_blocks=is_waiting)
+    if known is None or is_waiting:
+        uncached = cost.uncached if known is None else known.uncached
+        limit_s = visit.late_s - visit.arrived_s
+        visit.due_s = visit.late_s + control.longer_s(limit_s, uncached)
     if cost.excess is not None:
         message = (
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "

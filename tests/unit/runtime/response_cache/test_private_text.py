@@ -98,7 +98,9 @@ def test_a_long_text_takes_no_long_time(part: str) -> None:
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("part", ["!", ".", "?,", " ", "\n", "…-", "! ", "order ", "hi,", "hi" + "!" * 9])
+@pytest.mark.parametrize(
+    "part", ["!", ".", "?,", " ", "\n", "…-", "! ", "order ", "hi,", "hi" + "!" * 9]
+)
 def test_a_run_of_punctuation_takes_no_long_time(part: str) -> None:
     text = "I order" + part * (20_000 // len(part))
     started = time.process_time()
