@@ -17,6 +17,7 @@ _FIRST_ANSWER_TOKENS = 256.0
 # Weight of the newest answer in the mean.
 _NEWEST = 0.1
 _MAX_OWNERS = 10_000
+MAX_WAITING = 512
 
 Owner = tuple[str, str]
 
@@ -38,6 +39,7 @@ class Claim:
         shares: The shares it counts in.
         tokens: What it holds.
         let_in: Done when it holds it.
+        waits_for: The owners that hold too much for it, or that an earlier one waits for.
     """
 
     due_s: float
@@ -45,6 +47,7 @@ class Claim:
     shares: Sequence[Share] = field(compare=False)
     tokens: int = field(compare=False)
     let_in: asyncio.Future[None] = field(compare=False)
+    waits_for: Sequence[Owner] = field(compare=False, default=())
 
 
 class KvShares:
@@ -64,6 +67,15 @@ class KvShares:
     def count_waiting(self) -> int:
         """Return how many requests wait for a share."""
         return len(self._waiting)
+
+    def is_crowded(self, claim: Claim) -> bool:
+        """Whether more claims than allowed wait for the same owner as this one."""
+        if len(self._waiting) <= MAX_WAITING or claim not in self._waiting:
+            return False
+        return any(
+            sum(owner in other.waits_for for other in self._waiting) > MAX_WAITING
+            for owner in claim.waits_for
+        )
 
     def expect_answer(self, shares: Sequence[Share]) -> float:
         """Return the length of the owners' recent answers, in tokens."""
@@ -119,7 +131,8 @@ class KvShares:
         for claim in sorted(self._waiting):
             owners = [share.owner for share in claim.shares]
             full = [s.owner for s in claim.shares if not self.fits((s,), claim.tokens)]
-            if not full and blocked.isdisjoint(owners):
+            claim.waits_for = [o for o in owners if o in full or o in blocked]
+            if not claim.waits_for:
                 self._waiting.remove(claim)
                 self._inside.add(claim.number)
                 for owner in owners:

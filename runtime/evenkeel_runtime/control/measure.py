@@ -8,7 +8,7 @@ from dataclasses import replace
 from evenkeel_runtime.control.admission import TOO_MANY_REQUESTS, AdmissionControl
 from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.costs import PromptCost
-from evenkeel_runtime.control.kv_shares import Claim
+from evenkeel_runtime.control.kv_shares import MAX_WAITING, Claim, Owner
 from evenkeel_runtime.control.visit import RefusedError, Visit
 
 _BAD_REQUEST = 400
@@ -62,11 +62,23 @@ def measure(
 
 
 def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
-    """Claim KV cache for a visit, let in at once or later; None if no share applies."""
+    """Claim KV cache for a visit, let in at once or later; None if no share applies.
+
+    Raises:
+        RefusedError: If too many requests wait for the same share.
+    """
     if visit.cost is None or control.config.mode is not ControlMode.ACT:
         return None
     if visit.claim is None:
         visit.claim = control.costs.claim(visit.owners, visit.cost, visit.due_s)
+        if visit.claim is not None and control.costs.shares.is_crowded(visit.claim):
+            control.costs.shares.leave(visit.claim, None)
+            raise _refuse_share(
+                control,
+                visit,
+                f"{MAX_WAITING} requests of this {_name_owners(visit.claim.waits_for)} wait for "
+                "its share of the KV cache (kv_share) already; wait for some to end",
+            )
         if visit.claim is not None and not visit.claim.let_in.done():
             visit.queued_s = control.now_s()
     return visit.claim
@@ -74,12 +86,19 @@ def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
 
 def give_up_share(control: AdmissionControl, visit: Visit) -> RefusedError:
     """Refuse a request whose owner held its share of the KV cache for too long."""
-    control.refund(visit)
-    name, longest_s = visit.slo_class, control.longest_wait_s(visit)
-    control.counts.refused[name, "kv_share"] += 1
-    owners = " or ".join(share.owner[0] for share in visit.claim.shares) if visit.claim else ""
+    owners = [share.owner for share in visit.claim.shares] if visit.claim else []
     message = (
-        f"the requests of this {owners} held its share of the KV cache (kv_share) for "
-        f"{longest_s:g} s; wait for some to end"
+        f"the requests of this {_name_owners(owners)} held its share of the KV cache (kv_share) "
+        f"for {control.longest_wait_s(visit):g} s; wait for some to end"
     )
-    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, longest_s)
+    return _refuse_share(control, visit, message)
+
+
+def _refuse_share(control: AdmissionControl, visit: Visit, message: str) -> RefusedError:
+    control.refund(visit)
+    control.counts.refused[visit.slo_class, "kv_share"] += 1
+    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, control.longest_wait_s(visit))
+
+
+def _name_owners(owners: Sequence[Owner]) -> str:
+    return " or ".join(kind for kind, _ in owners)

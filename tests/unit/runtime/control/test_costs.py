@@ -12,6 +12,7 @@ from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.costs import PromptCost
 from evenkeel_runtime.control.door import Door
+from evenkeel_runtime.control.kv_shares import MAX_WAITING
 from evenkeel_runtime.control.measure import claim_share
 from evenkeel_runtime.control.measure import measure as measure_prompt
 from evenkeel_runtime.control.prefixes import KvCache
@@ -182,6 +183,25 @@ def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
         for visit in visits:
             control.leave(visit, 210)
         assert control.costs.shares.held() == {}
+
+    asyncio.run(scenario())
+
+
+def test_only_so_many_wait_for_a_share() -> None:
+    async def scenario() -> None:
+        control = make()
+        shares = control.costs.shares
+        for _ in range(1 + MAX_WAITING):
+            claim_share(control, measure(control, range(200), 20, tenant="acme")[0])
+        one_more = measure(control, range(200), 20, tenant="acme")[0]
+        with pytest.raises(RefusedError, match="512 requests of this tenant") as caught:
+            claim_share(control, one_more)
+        assert (caught.value.status, caught.value.reason) == (429, "kv_share")
+        control.leave(one_more, 0)
+        assert shares.count_waiting() == MAX_WAITING
+        # Another tenant of the same route has room.
+        other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
+        assert other is not None and other.let_in.done()
 
     asyncio.run(scenario())
 
