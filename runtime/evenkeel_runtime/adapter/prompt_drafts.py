@@ -99,6 +99,9 @@ def _takes_drafts(request: Any) -> bool:
 def _add_drafts(scheduler: Any, output: Any, request: Any, tokens: list[int]) -> None:
     """Add drafts to a request's part of a planned step, if there are blocks for them."""
     request_id = request.request_id
+    limits = getattr(scheduler, "_evenkeel_drafts", None)
+    if limits is not None:
+        tokens = limits.cut(request_id, tokens)
     tokens = tokens[: max(scheduler.max_model_len - request.num_tokens - 1, 0)]
     if not tokens:
         return

@@ -37,6 +37,7 @@ def apply_limits(
             raise ValueError(str(error)) from error
         request.door.refuse(error)
         return
+    run.is_cut = cost.max_tokens != params.max_tokens
     _limit(params, cost)
 
 

@@ -232,6 +232,13 @@ class AdmissionControl:
         known = self.config.classes.get(visit.slo_class)
         return 0.0 if known is None else known.longest_wait_s
 
+    def left_s(self, visit: Visit) -> float:
+        """Return how much longer a visit may wait, for a share and for its turn together."""
+        longest_s = self.longest_wait_s(visit)
+        if visit.queued_s is None:
+            return longest_s
+        return max(0.0, longest_s - (self._clock() - visit.queued_s))
+
     def enter(self, visit: Visit) -> None:
         """Count a request whose turn has come, and how long it waited."""
         visit.entered_s = self._clock()
@@ -367,6 +374,7 @@ class AdmissionControl:
         for limit in (self._patient, self._urgent):
             limit.resize(self.config.max_active or self._num_slots)
         self._resize()
+        self.costs.change_shares(acts=acts)
         if self._limits_file is not None:
             self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))
 

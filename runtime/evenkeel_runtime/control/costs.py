@@ -41,6 +41,17 @@ class PromptCost:
         """Prompt tokens that the engine probably has to compute."""
         return self.tokens - self.cached
 
+    def include(self, other: PromptCost, *, with_blocks: bool) -> None:
+        """Add another prompt of the same request."""
+        self.tokens += other.tokens
+        self.cached += other.cached
+        if with_blocks:
+            self.hashes = [*self.hashes, *other.hashes]
+        if self.max_tokens is None or other.max_tokens is None:
+            self.max_tokens = None
+        else:
+            self.max_tokens += other.max_tokens
+
 
 @dataclass(slots=True)
 class CostCounts:
@@ -126,6 +137,10 @@ class Costs:
             answer = min(answer, cost.max_tokens)
         tokens = self.cache.round_up(cost.tokens + int(answer))
         return self.shares.claim(shares, tokens, due_s)
+
+    def change_shares(self, *, acts: bool) -> None:
+        """Apply changed shares to the requests that wait; without control, none wait."""
+        self.shares.change(self._find_shares if acts else lambda _: [])
 
     def _find_shares(self, owners: Sequence[Owner]) -> list[Share]:
         total = self.cache.num_tokens

@@ -63,12 +63,12 @@ class Door:
             raise self.refusal
         claim = claim_share(control, visit)
         if claim is not None and not claim.let_in.done():
-            await asyncio.wait((claim.let_in,), timeout=control.longest_wait_s(visit))
+            await asyncio.wait((claim.let_in,), timeout=control.left_s(visit))
             if not claim.let_in.done():
                 raise self.refusal or give_up_share(control, visit)
         ticket = visit.ticket or control.queue(visit)
         if not ticket.let_in.done():
-            await asyncio.wait((ticket.let_in,), timeout=control.longest_wait_s(visit))
+            await asyncio.wait((ticket.let_in,), timeout=control.left_s(visit))
             if not ticket.let_in.done():
                 raise self.refusal or control.give_up(visit)
         if ticket.was_pushed_out:

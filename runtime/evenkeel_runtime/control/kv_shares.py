@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -17,6 +17,7 @@ _FIRST_ANSWER_TOKENS = 256.0
 # Weight of the newest answer in the mean.
 _NEWEST = 0.1
 _MAX_OWNERS = 10_000
+MAX_WAITING = 512
 
 Owner = tuple[str, str]
 
@@ -38,6 +39,7 @@ class Claim:
         shares: The shares it counts in.
         tokens: What it holds.
         let_in: Done when it holds it.
+        waits_for: The owners that hold too much for it, or that an earlier one waits for.
     """
 
     due_s: float
@@ -45,6 +47,7 @@ class Claim:
     shares: Sequence[Share] = field(compare=False)
     tokens: int = field(compare=False)
     let_in: asyncio.Future[None] = field(compare=False)
+    waits_for: Sequence[Owner] = field(compare=False, default=())
 
 
 class KvShares:
@@ -65,6 +68,15 @@ class KvShares:
         """Return how many requests wait for a share."""
         return len(self._waiting)
 
+    def is_crowded(self, claim: Claim) -> bool:
+        """Whether more claims than allowed wait for the same owner as this one."""
+        if len(self._waiting) <= MAX_WAITING or claim not in self._waiting:
+            return False
+        return any(
+            sum(owner in other.waits_for for other in self._waiting) > MAX_WAITING
+            for owner in claim.waits_for
+        )
+
     def expect_answer(self, shares: Sequence[Share]) -> float:
         """Return the length of the owners' recent answers, in tokens."""
         known = [self._answers[s.owner] for s in shares if s.owner in self._answers]
@@ -84,6 +96,12 @@ class KvShares:
         self._waiting.append(claim)
         self._let_in()
         return claim
+
+    def change(self, find_shares: Callable[[Sequence[Owner]], Sequence[Share]]) -> None:
+        """Apply changed shares to the claims that wait; an owner without a share has no limit."""
+        for claim in self._waiting:
+            claim.shares = find_shares([share.owner for share in claim.shares])
+        self._let_in()
 
     def leave(self, claim: Claim, answer_tokens: int | None) -> None:
         """Give up what a request holds or waits for; learn from the length of its answer."""
@@ -112,7 +130,9 @@ class KvShares:
         blocked: set[Owner] = set()
         for claim in sorted(self._waiting):
             owners = [share.owner for share in claim.shares]
-            if blocked.isdisjoint(owners) and self.fits(claim.shares, claim.tokens):
+            full = [s.owner for s in claim.shares if not self.fits((s,), claim.tokens)]
+            claim.waits_for = [o for o in owners if o in full or o in blocked]
+            if not claim.waits_for:
                 self._waiting.remove(claim)
                 self._inside.add(claim.number)
                 for owner in owners:
@@ -120,4 +140,5 @@ class KvShares:
                 if not claim.let_in.done():
                     claim.let_in.set_result(None)
             else:
-                blocked.update(owners)
+                # Its other owners have room, and others' requests may use it.
+                blocked.update(full)

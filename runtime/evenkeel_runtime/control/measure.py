@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evenkeel_runtime.control.admission import TOO_MANY_REQUESTS, AdmissionControl
 from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.costs import PromptCost
-from evenkeel_runtime.control.kv_shares import Claim
+from evenkeel_runtime.control.kv_shares import MAX_WAITING, Claim, Owner
 from evenkeel_runtime.control.visit import RefusedError, Visit
 
 _BAD_REQUEST = 400
@@ -20,7 +21,10 @@ def measure(
     salt: str,
     max_tokens: int | None,
 ) -> PromptCost:
-    """Set a visit's deadline by the prompt tokens to compute; return what it may use.
+    """Set a visit's deadline by the prompt tokens to compute; return what this prompt may use.
+
+    A request may have several prompts, all measured before the first is let in. What is measured
+    after that (the steps of a beam search) changes neither its deadline nor its blocks.
 
     Args:
         control: Admission control.
@@ -33,9 +37,15 @@ def measure(
         RefusedError: If the prompt is longer than a limit of its tenant, session or route.
     """
     cost = control.costs.measure(visit.owners, tokens, salt, max_tokens)
-    visit.cost = cost
-    limit_s = visit.late_s - visit.arrived_s
-    visit.due_s = visit.late_s + control.longer_s(limit_s, cost.uncached)
+    known, is_waiting = visit.cost, visit.entered_s is None
+    if known is None:
+        visit.cost = replace(cost)
+    else:
+        known.include(cost, with_blocks=is_waiting)
+    if known is None or is_waiting:
+        uncached = cost.uncached if known is None else known.uncached
+        limit_s = visit.late_s - visit.arrived_s
+        visit.due_s = visit.late_s + control.longer_s(limit_s, uncached)
     if cost.excess is not None:
         message = (
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "
@@ -52,11 +62,23 @@ def measure(
 
 
 def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
-    """Claim KV cache for a visit, let in at once or later; None if no share applies."""
+    """Claim KV cache for a visit, let in at once or later; None if no share applies.
+
+    Raises:
+        RefusedError: If too many requests wait for the same share.
+    """
     if visit.cost is None or control.config.mode is not ControlMode.ACT:
         return None
     if visit.claim is None:
         visit.claim = control.costs.claim(visit.owners, visit.cost, visit.due_s)
+        if visit.claim is not None and control.costs.shares.is_crowded(visit.claim):
+            control.costs.shares.leave(visit.claim, None)
+            raise _refuse_share(
+                control,
+                visit,
+                f"{MAX_WAITING} requests of this {_name_owners(visit.claim.waits_for)} wait for "
+                "its share of the KV cache (kv_share) already; wait for some to end",
+            )
         if visit.claim is not None and not visit.claim.let_in.done():
             visit.queued_s = control.now_s()
     return visit.claim
@@ -64,12 +86,19 @@ def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
 
 def give_up_share(control: AdmissionControl, visit: Visit) -> RefusedError:
     """Refuse a request whose owner held its share of the KV cache for too long."""
-    control.refund(visit)
-    name, longest_s = visit.slo_class, control.longest_wait_s(visit)
-    control.counts.refused[name, "kv_share"] += 1
-    owners = " or ".join(share.owner[0] for share in visit.claim.shares) if visit.claim else ""
+    owners = [share.owner for share in visit.claim.shares] if visit.claim else []
     message = (
-        f"the requests of this {owners} held its share of the KV cache (kv_share) for "
-        f"{longest_s:g} s; wait for some to end"
+        f"the requests of this {_name_owners(owners)} held its share of the KV cache (kv_share) "
+        f"for {control.longest_wait_s(visit):g} s; wait for some to end"
     )
-    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, longest_s)
+    return _refuse_share(control, visit, message)
+
+
+def _refuse_share(control: AdmissionControl, visit: Visit, message: str) -> RefusedError:
+    control.refund(visit)
+    control.counts.refused[visit.slo_class, "kv_share"] += 1
+    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, control.longest_wait_s(visit))
+
+
+def _name_owners(owners: Sequence[Owner]) -> str:
+    return " or ".join(kind for kind, _ in owners)

@@ -46,6 +46,10 @@ class DraftLimits:
             elif len(request.spec_token_ids) > longest:
                 request.spec_token_ids = request.spec_token_ids[:longest]
 
+    def cut(self, request_id: str, tokens: list[int]) -> list[int]:
+        """Return the part of a draft that a request's limit allows."""
+        return tokens[: self._longest.get(request_id)]
+
 
 class StepLimiter:
     """Caps the tokens of one prompt per step while control asks for it.

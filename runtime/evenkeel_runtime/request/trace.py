@@ -48,6 +48,7 @@ class EngineRun:
         request: The HTTP request it belongs to, if any.
         is_streamed: Whether tokens are streamed or delivered all at the end.
         submitted_ns: When it was submitted to the engine.
+        is_cut: Whether control allows a shorter answer than the client asked for.
         cache_salt: Isolates its prefix in vLLM's cache; None if shared.
         emission_ns: Time of each emission.
         emission_tokens: New tokens in each.
@@ -75,6 +76,7 @@ class EngineRun:
     arrival_ns: int
     arrival_unix_ns: int
     submitted_ns: int | None = None
+    is_cut: bool = False
     cache_salt: str | None = None
     has_started: bool = False
     is_recorded: bool = False

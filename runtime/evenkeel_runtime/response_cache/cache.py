@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -59,6 +60,7 @@ _NUM_DRAFTS = 3
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
+_COMPARISON_PAUSE_S = 0.05
 _NUM_NEAR_MISSES = 200
 
 
@@ -244,18 +246,21 @@ class ResponseCache:
         self.near_misses.append(miss)
         return miss
 
-    async def compare_answers(self, answer: str, other: str) -> bool | None:
+    async def compare_answers(self, answer: str, other: str, tries: int = 1) -> bool | None:
         """Return whether two answers are interchangeable; None if the comparison queue is full.
 
         A comparison is dropped before it starts. Dropping slow ones later would bias the evidence,
         because the slow comparisons are those of answers that differ.
         """
         encode = self._encoder.encode if self._encoder is not None else None
-        verdict = self._comparer.submit(lambda: are_interchangeable(answer, other, encode))
-        if verdict is None:
-            self.counts.embeddings["comparison_dropped"] += 1
-            return None
-        return await verdict
+        for left in reversed(range(tries)):
+            verdict = self._comparer.submit(lambda: are_interchangeable(answer, other, encode))
+            if verdict is not None:
+                return await verdict
+            if left:
+                await asyncio.sleep(_COMPARISON_PAUSE_S)
+        self.counts.embeddings["comparison_dropped"] += 1
+        return None
 
     def record_verdict(
         self, question: Question, near: NearHit, is_same: bool, replayed_at: float | None = None

@@ -10,10 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from evenkeel import spans
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
@@ -35,11 +33,10 @@ from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
-from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, PendingReplay, Replays
+from evenkeel_runtime.response_cache.replays import PendingReplay, Replays, make_pending
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
-from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
 
 logger = logging.getLogger(__name__)
@@ -48,6 +45,8 @@ Outputs = AsyncGenerator[Any, None]
 T = TypeVar("T")
 U = TypeVar("U")
 _KEPT_FINISHES = ("stop", "length")
+# How often a replay tries to have its answer compared: over 30 s.
+_COMPARISON_TRIES = 600
 
 
 class CachedEngine:
@@ -74,7 +73,8 @@ class CachedEngine:
         self._engine = engine
         self._model = vllm_outputs.describe_model(engine)
         cache.controls.load(self._model)
-        self._private = PrivateText(cache.policy.user_words)
+        self._user_words = cache.policy.user_words
+        self._private = PrivateText(self._user_words)
         self._random = random_share
         self._num_running = 0
         self.replays = Replays(self._replay, lambda: self._num_running == 0)
@@ -119,6 +119,9 @@ class CachedEngine:
         sampling = vllm_outputs.read_sampling(call.params)
         if sampling is None or vllm_outputs.find_prompt_tokens(call.prompt) is None:
             return Bypass("not_text")
+        if self._user_words != self.cache.policy.user_words:
+            self._user_words = self.cache.policy.user_words
+            self._private = PrivateText(self._user_words)
         return read_question(
             bytes(request.body),
             request.caller,
@@ -162,6 +165,9 @@ class CachedEngine:
                 await outputs.aclose()
             if looking is not None and gathered.finish_reason is None:
                 looking.cancel()
+        if call.run.is_cut and gathered.finish_reason == "length":
+            # It ends where control cut it: no answer for others, and none to compare.
+            gathered.finish_reason = None
         record_verified(call.run, self.cache.counts, drafted, gathered)
         if question.policy.mode is HitMode.DRAFT:
             # Only the evidence needs the embedding.
@@ -204,9 +210,9 @@ class CachedEngine:
             return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
-        if entry is not None:
+        if entry is not None and vllm_outputs.fits(call.params, entry):
             return self._serve(call, found, "exact", entry)
-        if near is None:
+        if near is None or not vllm_outputs.fits(call.params, near.entry):
             return None
         call.run.cache.update(describe_control(control, near.hit_class))
         may_serve = question.policy.mode is HitMode.SERVE and control.may_serve(near.hit_class)
@@ -299,20 +305,7 @@ class CachedEngine:
         return True
 
     def _queue_replay(self, call: Call, question: Question, near: NearHit, ratio: float) -> bool:
-        options, is_last = vllm_outputs.make_replay_options(self._engine, call.options)
-        caller = Caller() if call.run.request is None else call.run.request.caller
-        replay = PendingReplay(
-            request_id=f"replay-{uuid4().hex}",
-            question=question,
-            near=near,
-            prompt=call.prompt,
-            params=vllm_outputs.make_replay(call.params),
-            options=options,
-            caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
-            can_run_any_time=is_last,
-            ratio=ratio,
-        )
-        is_queued = self.replays.add(replay)
+        is_queued = self.replays.add(make_pending(self._engine, call, question, near, ratio))
         self.cache.counts.replays["queued" if is_queued else "dropped"] += 1
         if is_queued:
             self.cache.control(question.policy).wrong_hits.num_pending += 1
@@ -351,7 +344,9 @@ class CachedEngine:
             self.cache.counts.replays["done"] += 1
 
     async def _judge_replay(self, replay: PendingReplay, text: str) -> Details:
-        is_same = await self.cache.compare_answers(replay.near.entry.text, text)
+        # The bound on wrong hits counts on the verdict of each replay.
+        tries = _COMPARISON_TRIES
+        is_same = await self.cache.compare_answers(replay.near.entry.text, text, tries)
         if is_same is None:
             return {}
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)

@@ -23,6 +23,9 @@ from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 logger = logging.getLogger(__name__)
 
+# `evenkeel cache calibrate` finds no pairs below this cosine (calibrate.py: the default policy).
+_LABELLED_FROM = RoutePolicy().draft_similarity
+
 EVIDENCE_FILE = "cache-evidence.json"
 LABELS_FILE = "cache-labels.json"
 _MOST_BYTES = 64 * 1024 * 1024
@@ -58,11 +61,11 @@ class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pairs: tuple[LabelledPair, ...]
 
     def count(self, policy: RoutePolicy) -> Counts:
-        """Return the verdicts by class of a route."""
+        """Return the verdicts by class of a route; none for classes that reach below all labels."""
         found: dict[tuple[str, float, float], Counted] = {}
         hits = [(HitClass(p.kind, p.similarity, p.lead), p.is_wrong) for p in self.pairs]
         for kind in KINDS:
-            for similarity in policy.similarities:
+            for similarity in (s for s in policy.similarities if s >= _LABELLED_FROM):
                 for lead in policy.leads:
                     item = Evidence(kind, similarity, lead, alpha=0.5)
                     wrong = [is_wrong for hit, is_wrong in hits if item.covers(hit)]
@@ -84,10 +87,13 @@ class _SavedRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     similarities: tuple[float, ...]
     leads: tuple[float, ...]
     classes: tuple[_SavedClass, ...]
+    # Hash of the labels that its counts hold.
+    labels: str | None = None
 
 
 class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     collected: Collected
+    # Written by earlier versions: one for all routes.
     labels: str | None
     routes: dict[str, _SavedRoute]
 
@@ -123,26 +129,32 @@ class EvidenceFile:
         if (route.similarities, route.leads) != (policy.similarities, policy.leads):
             self._discard(EVIDENCE_FILE, f"route {policy.route} has other similarities or leads")
             return ServeControl(policy, labelled)
-        counted = {}
+        counted, has_labels = {}, (route.labels or self._saved.labels) == self._labels_id
         for item in route.classes:
             key = item.kind, item.similarity, item.lead
             traffic_wrong = item.wrong - item.labelled_wrong
             counted[key] = Counted(item.seen - item.labelled, traffic_wrong)
-            if self._saved.labels == self._labels_id:
+            if has_labels and item.similarity >= _LABELLED_FROM:
                 # Kinds that were given up have lost their labels, too.
                 labelled[key] = Counted(item.labelled, item.labelled_wrong)
         return ServeControl(policy, labelled, counted)
 
     def encode(self, controls: Mapping[str, ServeControl]) -> bytes:
         """Return the content of the evidence file."""
-        routes = dict(self._saved.routes) if self._saved is not None else {}
+        routes = {}
+        if self._saved is not None:
+            for name, saved in self._saved.routes.items():
+                labels = saved.labels or self._saved.labels
+                routes[name] = msgspec.structs.replace(saved, labels=labels)
         for route, control in controls.items():
             classes = tuple(
                 _SavedClass(*item.key, item.seen, item.wrong, item.labelled, item.labelled_wrong)
                 for item in control.classes
             )
-            routes[route] = _SavedRoute(control.similarities, control.leads, classes)
-        return msgspec.json.encode(_Saved(self._collected, self._labels_id, routes))
+            routes[route] = _SavedRoute(
+                control.similarities, control.leads, classes, self._labels_id
+            )
+        return msgspec.json.encode(_Saved(self._collected, None, routes))
 
     def write(self, data: bytes) -> None:
         """Replace the evidence file.

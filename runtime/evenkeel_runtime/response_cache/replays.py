@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
+from evenkeel_runtime.response_cache import vllm_outputs
+from evenkeel_runtime.response_cache.engine_call import Call
 from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
@@ -40,6 +43,25 @@ class PendingReplay:
     can_run_any_time: bool
     ratio: float
     asked_at_s: float = field(default_factory=monotonic)
+
+
+def make_pending(
+    engine: Any, call: Call, question: Question, near: NearHit, ratio: float
+) -> PendingReplay:
+    """Return the replay of a call that the cache answers."""
+    options, is_last = vllm_outputs.make_replay_options(engine, call.options)
+    caller = Caller() if call.run.request is None else call.run.request.caller
+    return PendingReplay(
+        request_id=f"replay-{uuid4().hex}",
+        question=question,
+        near=near,
+        prompt=call.prompt,
+        params=vllm_outputs.make_replay(call.params),
+        options=options,
+        caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
+        can_run_any_time=is_last,
+        ratio=ratio,
+    )
 
 
 class Replays:

@@ -75,6 +75,11 @@ def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> An
     )
 
 
+def fits(params: Any, entry: CacheEntry) -> bool:
+    """Whether a cached answer is no longer than the request's may be."""
+    return params.max_tokens is None or len(entry.token_ids) <= params.max_tokens
+
+
 @dataclass(slots=True)
 class Gathered:
     """A run's answer so far, assembled from its outputs.

@@ -12,6 +12,7 @@ from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.costs import PromptCost
 from evenkeel_runtime.control.door import Door
+from evenkeel_runtime.control.kv_shares import MAX_WAITING
 from evenkeel_runtime.control.measure import claim_share
 from evenkeel_runtime.control.measure import measure as measure_prompt
 from evenkeel_runtime.control.prefixes import KvCache
@@ -147,6 +148,86 @@ def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> None:
         assert control.costs.find_owners(Caller(route="x"))[-1] == ("route", "*")
 
     asyncio.run(scenario())
+
+
+def test_all_prompts_of_a_request_count() -> None:
+    control = make()
+    visit, first = measure(control, range(150), 20, tenant="acme")
+    second = measure_prompt(control, visit, range(200, 450), "", 90)
+    assert (first.tokens, first.max_tokens) == (150, 20)
+    assert (second.tokens, second.max_tokens) == (250, 50)
+    assert visit.cost is not None
+    assert (visit.cost.tokens, visit.cost.max_tokens) == (400, 70)
+    assert visit.due_s == pytest.approx(0.5 * 4)
+    control.enter(visit)
+    # A step of a beam search.
+    measure_prompt(control, visit, range(500, 600), "", 1)
+    assert visit.due_s == pytest.approx(0.5 * 4)
+    control.leave(visit, 520)
+    cached = [measure(control, prompt)[1].cached for prompt in (range(150), range(200, 450))]
+    assert cached == [140, 240]
+    assert measure(control, range(500, 600))[1].cached == 0
+
+
+def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
+    async def scenario() -> None:
+        control = make(FILE.replace("queue_deadline_s = 0.05", "queue_deadline_s = 30"))
+        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
+        await Door(control, visits[0]).enter()
+        waiting = asyncio.create_task(Door(control, visits[1]).enter())
+        await asyncio.sleep(0)
+        assert control.costs.shares.count_waiting() == 1
+        control.configure(parse_control('mode = "off"\n' + FILE, "test"))
+        async with asyncio.timeout(5):
+            await waiting
+        for visit in visits:
+            control.leave(visit, 210)
+        assert control.costs.shares.held() == {}
+
+    asyncio.run(scenario())
+
+
+def test_only_so_many_wait_for_a_share() -> None:
+    async def scenario() -> None:
+        control = make()
+        shares = control.costs.shares
+        for _ in range(1 + MAX_WAITING):
+            claim_share(control, measure(control, range(200), 20, tenant="acme")[0])
+        one_more = measure(control, range(200), 20, tenant="acme")[0]
+        with pytest.raises(RefusedError, match="512 requests of this tenant") as caught:
+            claim_share(control, one_more)
+        assert (caught.value.status, caught.value.reason) == (429, "kv_share")
+        control.leave(one_more, 0)
+        assert shares.count_waiting() == MAX_WAITING
+        # Another tenant of the same route has room.
+        other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
+        assert other is not None and other.let_in.done()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_share_enters_once_it_is_raised() -> None:
+    async def scenario() -> None:
+        control = make()
+        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
+        claims = [claim_share(control, visit) for visit in visits]
+        assert claims[1] is not None and not claims[1].let_in.done()
+        control.configure(parse_control(FILE.replace("0.3", "0.5"), "test"))
+        assert claims[1].let_in.done()
+
+    asyncio.run(scenario())
+
+
+def test_the_wait_for_a_share_counts_to_the_longest_wait() -> None:
+    now = [0.0]
+    control = AdmissionControl(parse_control(FILE, "test"), 64, clock=lambda: now[0], cache=CACHE)
+    visit, _ = measure(control, range(100))
+    assert control.left_s(visit) == 0.05
+    visit.queued_s = 0.0
+    now[0] = 0.03
+    assert control.left_s(visit) == pytest.approx(0.02)
+    now[0] = 0.2
+    assert control.left_s(visit) == 0
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,15 @@ def test_several_owners_must_all_have_room() -> None:
     run(scenario)
 
 
+def test_who_exceeds_its_share_holds_back_no_other_owner_of_its_route() -> None:
+    async def scenario(shares: KvShares) -> None:
+        shares.claim([ACME, ROUTE], 90, 1)
+        assert not shares.claim([ACME, ROUTE], 20, 2).let_in.done()
+        assert shares.claim([OTHER, ROUTE], 20, 3).let_in.done()
+
+    run(scenario)
+
+
 def test_answers_are_expected_to_be_as_long_as_the_owners_last_ones() -> None:
     async def scenario(shares: KvShares) -> None:
         assert shares.expect_answer([ACME]) == 256

@@ -166,6 +166,35 @@ def test_labels_of_a_kind_that_was_given_up_stay_away_until_there_are_new_ones(
     assert open_file(tmp_path).open_control(POLICY).evidence[KNOWN_WORDS][0].labelled == 900
 
 
+def test_labels_that_were_withdrawn_stay_away_when_another_route_is_saved(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    control = open_file(tmp_path).open_control(POLICY)
+    control.record(SURE, is_wrong=False)
+    write(tmp_path, control)
+    (tmp_path / LABELS_FILE).unlink()
+    write(tmp_path, ServeControl(RoutePolicy(route="other")))
+    found = open_file(tmp_path).open_control(POLICY).evidence[KNOWN_WORDS][0]
+    assert (found.labelled, found.seen) == (0, 1)
+
+
+def test_the_labels_of_a_file_of_an_earlier_version_still_count(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    write(tmp_path, open_file(tmp_path).open_control(POLICY))
+    whole = json.loads((tmp_path / EVIDENCE_FILE).read_text())
+    whole["labels"] = whole["routes"]["faq"].pop("labels")
+    (tmp_path / EVIDENCE_FILE).write_text(json.dumps(whole))
+    write(tmp_path, ServeControl(RoutePolicy(route="other")))
+    assert open_file(tmp_path).open_control(POLICY).evidence[KNOWN_WORDS][0].labelled == 800
+
+
+def test_labels_certify_no_cosine_below_those_they_were_collected_at(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    policy = POLICY.model_copy(update={"similarities": (0.2, 0.5), "draft_similarity": 0.2})
+    control = open_file(tmp_path).open_control(policy)
+    labelled = {item.similarity: item.labelled for item in control.evidence[KNOWN_WORDS]}
+    assert labelled == {0.2: 0, 0.5: 800}
+
+
 def test_labels_made_with_another_embedding_model_are_discarded(tmp_path: Path) -> None:
     label(tmp_path, 800, embedder="other")
     file = open_file(tmp_path)

@@ -39,6 +39,9 @@ ABOUT_ASKER = (
     "Is ticket #8812 done?",
     "How long does my refund take?",
     "What does our new contract say?",
+    "What is my balance? How can I top up?",
+    "Where is my order? What can I do if it is late?",
+    "Has my refund come, and how can I tell?",
 )
 GENERAL = (
     "How do I track my order?",
@@ -92,4 +95,14 @@ def test_a_long_text_takes_no_long_time(part: str) -> None:
     started = time.process_time()
     PrivateText().find_personal(text)
     PrivateText().is_about_asker(text)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "part", ["!", ".", "?,", " ", "\n", "…-", "! ", "order ", "hi,", "hi" + "!" * 9]
+)
+def test_a_run_of_punctuation_takes_no_long_time(part: str) -> None:
+    text = "I order" + part * (20_000 // len(part))
+    started = time.process_time()
+    assert PrivateText().is_about_asker(text)
     assert time.process_time() - started < 2

@@ -53,13 +53,14 @@ class Model:
 
     model_config = None
     text = "Send it back within a month."
+    finish_reason = "stop"
 
     async def generate(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         completion = SimpleNamespace(
             index=0,
             text=self.text,
             token_ids=[1, 2],
-            finish_reason="stop",
+            finish_reason=self.finish_reason,
             stop_reason=None,
         )
         yield SimpleNamespace(outputs=[completion], finished=True, prompt_token_ids=[1])
@@ -100,15 +101,17 @@ class Server:
         self.model = Model()
         self.engine = CachedEngine(self.cache, self.hook, self.model)
 
-    async def ask(self, text: str) -> None:
+    async def ask(self, text: str, max_tokens: int = 16, *, is_cut: bool = False) -> None:
         """Ask as a client does, to the end of the response."""
-        params = SamplingParams(temperature=0.0, output_kind=RequestOutputKind.FINAL_ONLY)
+        final_only = RequestOutputKind.FINAL_ONLY
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, output_kind=final_only)
         request = HttpRequest("chat", Caller(tenant="acme"), path="/v1/chat/completions")
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}
         request.body += json.dumps(body).encode()
         token = CURRENT_REQUEST.set(request)
         try:
             run = self.hook.start_run("r", params)
+            run.is_cut = is_cut
             prompt = {"type": "token", "prompt_token_ids": [1]}
             outputs = self.engine.answer(run, prompt, params, "r", {})
             async for _ in self.hook.observe(run, outputs):
@@ -222,9 +225,11 @@ async def test_comparisons_have_a_bounded_queue_that_does_not_look_at_what_is_co
         await asyncio.sleep(0.01)
     tasks += [asyncio.create_task(compare()) for _ in range(20)]
     await asyncio.sleep(0)
+    patient = asyncio.create_task(cache.compare_answers("Yes.", "Yes.", 100))
     # These are plainly equal, yet left out like the others: else only those would be counted.
     assert await cache.compare_answers("Yes.", "Yes.") is None
     encoder.opened.set()
     said = await asyncio.gather(*tasks)
+    assert await patient is True
     assert said.count(None) == cache.counts.embeddings["comparison_dropped"] - 1 == 4
     await cache.close()
