@@ -1,10 +1,11 @@
 """Test that drafts do not change the distribution of sampled answers, for each source of drafts.
 
 Many answers of five tokens are sampled from fixed prefixes, with all prefixes and settings mixed in
-one batch. The first token comes from the prompt's step. If the next step verified a draft of three
-tokens, the joint frequency of the next three tokens is compared with the exact probability from a
-float32 forward pass of the model by transformers. Token sequences form a tree; those expected fewer
-than five times are pooled with their siblings or, if that is not enough, with their parents'.
+one batch. A cached answer is drafted along with the prompt, others after the first token. If a
+draft of three tokens was verified there, the joint frequency of those three tokens is compared with
+the exact probability from a float32 forward pass of the model by transformers. Token sequences form
+a tree; those expected fewer than five times are pooled with their siblings or, if that is not
+enough, with their parents'.
 Pearson's chi-square for each prefix, first token and setting, and Holm over all of them. Whether a
 draft was proposed depends only on earlier tokens, so conditioning on it causes no bias; whether it
 was accepted is not a condition.
@@ -78,7 +79,7 @@ class Comparison:
     source: str
     setting: Setting
     prefix: int
-    first_token: int
+    before: Tokens
     samples: int
     cells: int
     accepted_ratio: float
@@ -183,12 +184,16 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer whose step after the first token verified `draft`."""
+    """One answer whose first verified draft was `draft`, after `start` tokens.
+
+    A cached answer is drafted along with the prompt, so after none; other drafts come after one.
+    """
 
     prefix: int
     setting: Setting
     tokens: Tokens
     draft: Tokens
+    start: int
 
 
 class Engine:
@@ -228,13 +233,15 @@ class Engine:
             speculation.controller = FixedLength(DEPTH)
         self._schedule = self._scheduler.schedule
         self._scheduler.schedule = self._record_first_drafts
-        self._first_drafts: dict[str, Tokens] = {}
+        self._first_drafts: dict[str, tuple[int, Tokens]] = {}
 
     def _record_first_drafts(self, *args: Any, **options: Any) -> Any:
         output = self._schedule(*args, **options)
         for request_id, draft in output.scheduled_spec_decode_tokens.items():
-            if self._scheduler.requests[request_id].num_output_tokens == 1:
-                self._first_drafts[request_id.rpartition("-")[0]] = tuple(draft)
+            start = self._scheduler.requests[request_id].num_output_tokens
+            if start <= 1:
+                found = (start, tuple(draft[:DEPTH]))
+                self._first_drafts.setdefault(request_id.rpartition("-")[0], found)
         return output
 
     def sample(
@@ -264,34 +271,36 @@ class Engine:
         self._first_drafts.clear()
         answers = self.llm.generate(prompts, settings, use_tqdm=False)
         for (prefix, setting), answer in zip(asked, answers, strict=True):
-            draft = self._first_drafts.get(answer.request_id, ())
+            start, draft = self._first_drafts.get(answer.request_id, (0, ()))
             if len(draft) == DEPTH:
-                yield Sample(prefix, setting, tuple(answer.outputs[0].token_ids), draft)
+                tokens = tuple(answer.outputs[0].token_ids)
+                yield Sample(prefix, setting, tokens, draft, start)
 
 
 def compare(
     source: str, target: Target, prefixes: Sequence[Sequence[int]], samples: Sequence[Sample]
 ) -> Iterator[Comparison]:
-    """Compare frequencies with probabilities for each prefix, first token and setting."""
+    """Compare frequencies with probabilities for each prefix, token before and setting."""
     from scipy.stats import chi2
 
-    groups: dict[tuple[int, Setting, int], list[Sample]] = defaultdict(list)
+    groups: dict[tuple[int, Setting, Tokens], list[Sample]] = defaultdict(list)
     for sample in samples:
-        groups[sample.prefix, sample.setting, sample.tokens[0]].append(sample)
-    for (prefix, setting, first), group in groups.items():
+        groups[sample.prefix, sample.setting, sample.tokens[: sample.start]].append(sample)
+    for (prefix, setting, before), group in groups.items():
         num_samples = len(group)
         if num_samples < MIN_SAMPLES:
             continue
-        cells = Cells(target, [*prefixes[prefix], first], setting, num_samples)
-        seen = Counter(cells.find(sample.tokens[1 : DEPTH + 1]) for sample in group)
+        cells = Cells(target, [*prefixes[prefix], *before], setting, num_samples)
+        start = len(before)
+        seen = Counter(cells.find(sample.tokens[start : start + DEPTH]) for sample in group)
         statistic = 0.0
         for cell, probability in cells.probability.items():
             expected = max(probability, 1e-12) * num_samples
             statistic += (seen[cell] - expected) ** 2 / expected
         degrees = max(1, len(cells.probability) - 1)
-        agreed = sum(count_agreed(s.draft, s.tokens[1:]) for s in group)
+        agreed = sum(count_agreed(s.draft, s.tokens[start:]) for s in group)
         yield Comparison(
-            *(source, setting, prefix, first, num_samples, len(cells.probability)),
+            *(source, setting, prefix, before, num_samples, len(cells.probability)),
             agreed / (DEPTH * num_samples),
             statistic,
             float(chi2.sf(statistic, degrees)),

@@ -148,6 +148,8 @@ def test_charts_stand_under_each_other_and_share_their_crosshair(
             - plot.parentElement.getBoundingClientRect().left))"""
     )
     assert len(set(lefts)) == 1
+    # What the script draws last replaces charts, and with them the crosshair.
+    settled(page)
     page.locator(".st-key-chart-ttft .ek-plot").hover()
     expect(page.locator(".ek-cursor")).to_have_count(6)
     expect(page.locator(".ek-said")).to_have_count(1)

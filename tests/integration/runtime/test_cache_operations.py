@@ -66,7 +66,7 @@ def test_the_file_switches_the_cache_off_and_on(equipped: EquippedServer) -> Non
 
 
 def test_another_version_of_a_source_is_another_answer(equipped: EquippedServer) -> None:
-    text = "How long may I keep a toaster?"
+    text = "How long can a toaster be kept before it is sent back?"
     learn(equipped, text, **{"x-evenkeel-knowledge": "docs@1, prices@7"})
     assert ask(equipped, text, **{"x-evenkeel-knowledge": "prices@7,docs@1"}) == "exact"
     for other in ("docs@2, prices@7", "docs@1", "docs"):

@@ -264,9 +264,10 @@ async def test_control_and_the_cache_show_their_state(place: Place) -> None:
         control = (await client.get("/control")).json()
         cache = (await client.get(CACHE)).json()
     names = "mode level limits burn capacity places inside waiting classes last_change"
-    assert list(control) == names.split()
+    assert set(names.split()) <= set(control)
+    assert control["kv_cache"]["waiting"] == 0
     assert control["limits"] == {"prefill_ratio": 1.0, "draft_ratio": 1.0}
-    assert list(cache) == ["size", "indexed", "modes", "counts", "routes", "near_misses"]
+    assert {"size", "indexed", "modes", "counts", "routes", "near_misses"} <= set(cache)
     assert cache["size"]["entries"] == cache["counts"]["stored"] == 1
     assert cache["modes"] == {"*": "serve"}
 
