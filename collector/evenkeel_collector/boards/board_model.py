@@ -38,7 +38,7 @@ class Prom:
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:
+class BoardSql:
     """A ClickHouse query in a file; a chart's query has a column `time`.
 
     Attributes:
@@ -83,7 +83,7 @@ class Panel:
 
     title: str
     description: str
-    queries: tuple[Prom | Sql, ...]
+    queries: tuple[Prom | BoardSql, ...]
     unit: str = "short"
     kind: Kind = Kind.CHART
     width: int = 8
@@ -99,7 +99,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BoardRow:
     """A headed group of panels."""
 
     title: str
@@ -139,7 +139,7 @@ class Board:
     description: str
     page: str
     variables: tuple[Variable, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
 
     @property
     def sources(self) -> Sequence[Source]:

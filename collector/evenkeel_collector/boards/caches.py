@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row
+from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
 from evenkeel_collector.boards.overview import ACCEPTANCE, HIT_RATIO
 from evenkeel_collector.boards.promql import MODELS, SERVERS, Fleet
 
@@ -11,7 +11,7 @@ _CACHE = "evenkeel_cache_"
 _DRAFTS = "evenkeel_speculation_"
 _SERVED = 'outcome=~"exact|near"'
 
-_PREFIX = Row(
+_PREFIX = BoardRow(
     "Prefix cache",
     (
         Panel(
@@ -49,7 +49,7 @@ _PREFIX = Row(
     ),
 )
 
-_RESPONSES = Row(
+_RESPONSES = BoardRow(
     "Response cache",
     (
         Panel(
@@ -130,7 +130,7 @@ _RESPONSES = Row(
     ),
 )
 
-_SPECULATION = Row(
+_SPECULATION = BoardRow(
     "Speculation",
     (
         Panel(
@@ -189,7 +189,7 @@ _SPECULATION = Row(
     ),
 )
 
-_COMPRESSION = Row(
+_COMPRESSION = BoardRow(
     "Compression and memory",
     (
         Panel(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row
+from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
 from evenkeel_collector.boards.promql import COLLECTORS, Fleet
 
 _FLEET = Fleet(COLLECTORS)
 _OWN = "evenkeel_collector_"
 
-_NOW = Row(
+_NOW = BoardRow(
     "Now",
     (
         Panel(
@@ -41,7 +41,7 @@ _NOW = Row(
     ),
 )  # fmt: skip
 
-_INTAKE = Row(
+_INTAKE = BoardRow(
     "Intake",
     (
         Panel(
@@ -87,7 +87,7 @@ _INTAKE = Row(
     ),
 )
 
-_STORE = Row(
+_STORE = BoardRow(
     "Store and queries",
     (
         Panel(
@@ -136,7 +136,7 @@ _STORE = Row(
     ),
 )
 
-_ALERTING = Row(
+_ALERTING = BoardRow(
     "SLOs and alerts",
     (
         Panel(

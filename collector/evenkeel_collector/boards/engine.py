@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row
+from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
 from evenkeel_collector.boards.overview import KV_USE, TOKENS
 from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
@@ -10,7 +10,7 @@ _FLEET = Fleet(SERVERS)
 _WHICH = "instance, engine"
 _STEP = "evenkeel_engine_step_duration_seconds"
 
-_BATCHES = Row(
+_BATCHES = BoardRow(
     "Batches and steps",
     (
         Panel(
@@ -55,7 +55,7 @@ _BATCHES = Row(
     ),
 )
 
-_QUEUE = Row(
+_QUEUE = BoardRow(
     "Queue and KV cache",
     (
         Panel(
@@ -100,7 +100,7 @@ _QUEUE = Row(
     ),
 )  # fmt: skip
 
-_PHASES = Row(
+_PHASES = BoardRow(
     "Phases of a request",
     (
         Panel(
@@ -123,7 +123,7 @@ _PHASES = Row(
     ),
 )
 
-_TELEMETRY = Row(
+_TELEMETRY = BoardRow(
     "Telemetry of the runtime",
     (
         Panel(

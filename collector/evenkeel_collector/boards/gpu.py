@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row, Variable
+from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom, Variable
 
 _GPU = 'Hostname=~"$host"'
 _LEGEND = "{{Hostname}} {{gpu}}"
@@ -12,7 +12,7 @@ def _each(metric: str) -> Prom:
     return Prom(f"max by (Hostname, gpu) ({metric}{{{_GPU}}})", _LEGEND)
 
 
-_USE = Row(
+_USE = BoardRow(
     "Use",
     (
         Panel(
@@ -36,7 +36,7 @@ _USE = Row(
     ),
 )
 
-_CONDITION = Row(
+_CONDITION = BoardRow(
     "Condition",
     (
         Panel(

@@ -18,7 +18,15 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from evenkeel.store import read_query
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Source, Sql, Variable
+from evenkeel_collector.boards.board_model import (
+    Board,
+    BoardSql,
+    Kind,
+    Panel,
+    Prom,
+    Source,
+    Variable,
+)
 
 _TAG = "evenkeel"
 _HEIGHT = {Kind.CHART: 8, Kind.STACKED: 8, Kind.FIGURE: 4, Kind.TABLE: 9}
@@ -169,7 +177,7 @@ def _panel(panel: Panel, dashboard_url: str) -> Panels:
                 else:
                     target.range()
                 builder.with_target(target)
-            case Sql(file, series):
+            case BoardSql(file, series):
                 sql = ClickHouseQuery(_statement(file), ref_id, is_series)
                 builder.with_target(_Built(sql))
                 if series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Kind, Panel, Prom, Row
+from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
 from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
 _FLEET = Fleet(SERVERS)
@@ -24,7 +24,7 @@ HIT_RATIO = (
 )
 BUDGET_LEFT = "min(evenkeel_slo_budget_left_ratio)"
 
-_NOW = Row(
+_NOW = BoardRow(
     "Now",
     (
         Panel(
@@ -78,7 +78,7 @@ _NOW = Row(
     ),
 )  # fmt: skip
 
-_TRAFFIC = Row(
+_TRAFFIC = BoardRow(
     "Traffic",
     (
         Panel(
@@ -106,7 +106,7 @@ _TRAFFIC = Row(
     ),
 )
 
-_LATENCY = Row(
+_LATENCY = BoardRow(
     "Latency",
     (
         Panel(
@@ -130,7 +130,7 @@ _LATENCY = Row(
     ),
 )
 
-_CAUSES = Row(
+_CAUSES = BoardRow(
     "Where the time goes",
     (
         Panel(
@@ -152,7 +152,7 @@ _CAUSES = Row(
     ),
 )  # fmt: skip
 
-_CONTROL = Row(
+_CONTROL = BoardRow(
     "Control",
     (
         Panel(

@@ -5,7 +5,15 @@ Recorded series have Sloth's names (sloth.dev); groups of a grouped SLO have onl
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, Columns, Kind, Panel, Prom, Row, Variable
+from evenkeel_collector.boards.board_model import (
+    Board,
+    BoardRow,
+    Columns,
+    Kind,
+    Panel,
+    Prom,
+    Variable,
+)
 
 _SLO = 'sloth_slo=~"$slo"'
 _FIRING = 'alertstate="firing", alertname=~"SloBudgetBurn|SloNoData|SloRule"'
@@ -15,7 +23,7 @@ _BURN = (
     f" slo:error_budget:ratio{{{_SLO}}}"
 )
 
-_NOW = Row(
+_NOW = BoardRow(
     "Now",
     (
         Panel(
@@ -41,7 +49,7 @@ _NOW = Row(
     ),
 )  # fmt: skip
 
-_BURNS = Row(
+_BURNS = BoardRow(
     "Budget and burn rates",
     (
         Panel(
@@ -75,7 +83,7 @@ _BURNS = Row(
     ),
 )  # fmt: skip
 
-_OWN = Row(
+_OWN = BoardRow(
     "As evenkeel evaluates them",
     (
         Panel(

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenkeel_collector.boards.board_model import Board, Columns, Kind, Panel, Row, Sql, Variable
+from evenkeel_collector.boards.board_model import (
+    Board,
+    BoardRow,
+    BoardSql,
+    Columns,
+    Kind,
+    Panel,
+    Variable,
+)
 
 _HERE = Path(__file__).parent
 
-_SLOS = Row(
+_SLOS = BoardRow(
     "SLOs and alerts",
     (
         Panel(
             "Budget left",
             "Of the period, as evenkeel evaluated it.",
-            (Sql(_HERE / "board_budget.sql", "slo"),),
+            (BoardSql(_HERE / "board_budget.sql", "slo"),),
             "percentunit",
         ),
         Panel(
             "Burn rate of the long windows",
             "The highest over the window pairs of each SLO.",
-            (Sql(_HERE / "board_burn.sql", "slo"),),
+            (BoardSql(_HERE / "board_burn.sql", "slo"),),
         ),
         Panel(
             "Alert changes",
             "Newest first, with what each notification named as its cause.",
-            (Sql(_HERE / "board_alerts.sql"),),
+            (BoardSql(_HERE / "board_alerts.sql"),),
             kind=Kind.TABLE,
             columns=Columns(
                 (("budget_left_ratio", "percentunit"),),
@@ -35,25 +43,25 @@ _SLOS = Row(
     ),
 )
 
-_QUALITY = Row(
+_QUALITY = BoardRow(
     "Answers",
     (
         Panel(
             "Live scores",
             "Mean score of sampled requests, weighted by their sampling probability.",
-            (Sql(_HERE / "board_live_scores.sql", "monitor"),),
+            (BoardSql(_HERE / "board_live_scores.sql", "monitor"),),
             "percentunit",
         ),
         Panel(
             "Feedback",
             "Mean of what users said, 0 bad to 1 good.",
-            (Sql(_HERE / "board_feedback.sql", "tenant"),),
+            (BoardSql(_HERE / "board_feedback.sql", "tenant"),),
             "percentunit",
         ),
         Panel(
             "Evaluation gates",
             "Verdicts of evaluation runs, newest first.",
-            (Sql(_HERE / "board_gates.sql"),),
+            (BoardSql(_HERE / "board_gates.sql"),),
             kind=Kind.TABLE,
             columns=Columns(links=(("run_id", "evals"),)),
         ),

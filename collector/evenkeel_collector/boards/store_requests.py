@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evenkeel_collector.boards.board_model import Board, Columns, Kind, Panel, Row, Sql, Variable
+from evenkeel_collector.boards.board_model import (
+    Board,
+    BoardRow,
+    BoardSql,
+    Columns,
+    Kind,
+    Panel,
+    Variable,
+)
 
 _HERE = Path(__file__).parent
 _COUNTED = (
@@ -21,20 +29,20 @@ TENANT = Variable("tenant", _HERE / "board_tenants.sql", "Tenants with requests 
 MODEL = Variable("model", _HERE / "board_models.sql", "Requested models")
 ROUTE = Variable("route", _HERE / "board_routes.sql", "Routes, as callers name them")
 
-_TRAFFIC = Row(
+_TRAFFIC = BoardRow(
     "Traffic",
     (
         Panel(
             "Requests by status",
             "`shed` was refused by control, `aborted` was left by its client.",
-            (Sql(_HERE / "board_traffic.sql"),),
+            (BoardSql(_HERE / "board_traffic.sql"),),
             "reqps",
             Kind.STACKED,
         ),
         Panel(
             "Requests by tenant",
             "The ten busiest tenants.",
-            (Sql(_HERE / "board_tenant_traffic.sql", "tenant"),),
+            (BoardSql(_HERE / "board_tenant_traffic.sql", "tenant"),),
             "reqps",
             Kind.STACKED,
         ),
@@ -42,63 +50,63 @@ _TRAFFIC = Row(
             "Tokens",
             "Prompt tokens, those of them that were cached, tokens generated, and tokens generated"
             " after the client had left.",
-            (Sql(_HERE / "board_tokens.sql"),),
+            (BoardSql(_HERE / "board_tokens.sql"),),
             "cps",
         ),
     ),
 )
 
-_LATENCY = Row(
+_LATENCY = BoardRow(
     "Latency",
     (
         Panel(
             "Time to first token",
             "Quantiles of arrival to first token, queue included.",
-            (Sql(_HERE / "board_ttft.sql"),),
+            (BoardSql(_HERE / "board_ttft.sql"),),
             "s",
         ),
         Panel(
             "Gap between tokens (ITL p99)",
             "Quantiles over requests of each request's 99th percentile.",
-            (Sql(_HERE / "board_itl.sql"),),
+            (BoardSql(_HERE / "board_itl.sql"),),
             "s",
         ),
         Panel(
             "End to end",
             "Quantiles of arrival to end.",
-            (Sql(_HERE / "board_e2e.sql"),),
+            (BoardSql(_HERE / "board_e2e.sql"),),
             "s",
         ),
         Panel(
             "Where the time goes",
             "Mean seconds per request by cause, from the ledgers.",
-            (Sql(_HERE / "board_causes.sql", "cause"),),
+            (BoardSql(_HERE / "board_causes.sql", "cause"),),
             "s",
             Kind.STACKED,
         ),
         Panel(
             "Queue, prefill, decode",
             "Mean seconds of each phase, of requests that got a token.",
-            (Sql(_HERE / "board_phases.sql"),),
+            (BoardSql(_HERE / "board_phases.sql"),),
             "s",
             Kind.STACKED,
         ),
         Panel(
             "Cached and accepted",
             "Share of prompt tokens found in the prefix cache; share of drafted tokens accepted.",
-            (Sql(_HERE / "board_savings.sql"),),
+            (BoardSql(_HERE / "board_savings.sql"),),
             "percentunit",
         ),
     ),
 )
 
-_WHO = Row(
+_WHO = BoardRow(
     "Who",
     (
         Panel(
             "Tenants",
             "Who sends the load, who waits, who wastes tokens.",
-            (Sql(_HERE / "board_tenant_table.sql"),),
+            (BoardSql(_HERE / "board_tenant_table.sql"),),
             kind=Kind.TABLE,
             width=12,
             columns=Columns(_COUNTED, (("tenant", "?tenant={tenant}"),)),
@@ -106,7 +114,7 @@ _WHO = Row(
         Panel(
             "Models and routes",
             "The same, by model and route.",
-            (Sql(_HERE / "board_route_table.sql"),),
+            (BoardSql(_HERE / "board_route_table.sql"),),
             kind=Kind.TABLE,
             width=12,
             columns=Columns(_COUNTED),
@@ -115,7 +123,7 @@ _WHO = Row(
             "Slowest requests",
             "By time to first token; the ID leads to the request's timeline in evenkeel, with every"
             " cause of its wait.",
-            (Sql(_HERE / "board_slowest.sql"),),
+            (BoardSql(_HERE / "board_slowest.sql"),),
             kind=Kind.TABLE,
             width=24,
             columns=Columns(
@@ -127,25 +135,25 @@ _WHO = Row(
     ),
 )
 
-_ENGINES = Row(
+_ENGINES = BoardRow(
     "Engines",
     (
         Panel(
             "Batch size and queue",
             "Weighted by time, from the step records.",
-            (Sql(_HERE / "board_batches.sql"),),
+            (BoardSql(_HERE / "board_batches.sql"),),
         ),
         Panel(
             "What the queue waited for",
             "Share of time in which requests waited, by reason.",
-            (Sql(_HERE / "board_held.sql", "held_by"),),
+            (BoardSql(_HERE / "board_held.sql", "held_by"),),
             "percentunit",
             Kind.STACKED,
         ),
         Panel(
             "Response cache",
             "Requests by what the response cache did.",
-            (Sql(_HERE / "board_response_cache.sql", "outcome"),),
+            (BoardSql(_HERE / "board_response_cache.sql", "outcome"),),
             "reqps",
             Kind.STACKED,
         ),

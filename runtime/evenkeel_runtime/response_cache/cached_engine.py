@@ -18,7 +18,7 @@ from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.engine_call import Call
+from evenkeel_runtime.response_cache.engine_call import EngineCall
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
     Details,
@@ -97,7 +97,7 @@ class CachedEngine:
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
         """Return the outputs of one run, from the engine or the cache."""
-        call = Call(run, prompt, params, request_id, options)
+        call = EngineCall(run, prompt, params, request_id, options)
         self.start()
         try:
             question = self._read(call)
@@ -112,7 +112,7 @@ class CachedEngine:
             return self._count_running(self._bypass(call))
         return self._count_running(self._answer(call, question))
 
-    def _read(self, call: Call) -> Question | Bypass:
+    def _read(self, call: EngineCall) -> Question | Bypass:
         request = call.run.request
         if request is None or request.path != "/v1/chat/completions":
             return Bypass("not_chat")
@@ -131,7 +131,7 @@ class CachedEngine:
             self._private,
         )
 
-    async def _answer(self, call: Call, question: Question) -> Outputs:
+    async def _answer(self, call: EngineCall, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
         found, num_deletions = Lookup(), self.cache.deletions.count
         drafted: list[CacheEntry] = []
@@ -203,7 +203,7 @@ class CachedEngine:
     async def _look_up(self, question: Question, only_exact: bool = False) -> Lookup:
         return await self._guard(look_up(self.cache, question, only_exact), Lookup())
 
-    async def _choose(self, call: Call, question: Question, found: Lookup) -> Any:
+    async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
         if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
@@ -220,7 +220,7 @@ class CachedEngine:
             return self._serve(call, found, "semantic", near.entry)
         return None
 
-    def _serve(self, call: Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+    def _serve(self, call: EngineCall, found: Lookup, layer: str, entry: CacheEntry) -> Any:
         run = call.run
         tokens = vllm_outputs.find_prompt_tokens(call.prompt)
         assert tokens is not None  # `_read` saw them.
@@ -295,7 +295,7 @@ class CachedEngine:
             entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
 
-    def _owes_no_replay(self, call: Call, question: Question, near: NearHit) -> bool:
+    def _owes_no_replay(self, call: EngineCall, question: Question, near: NearHit) -> bool:
         """Queue the replay of a hit to be served, if its turn; return False if there is no room."""
         wrong_hits = self.cache.control(question.policy).wrong_hits
         ratio = wrong_hits.replay_ratio
@@ -304,7 +304,9 @@ class CachedEngine:
         wrong_hits.record_served()
         return True
 
-    def _queue_replay(self, call: Call, question: Question, near: NearHit, ratio: float) -> bool:
+    def _queue_replay(
+        self, call: EngineCall, question: Question, near: NearHit, ratio: float
+    ) -> bool:
         is_queued = self.replays.add(make_pending(self._engine, call, question, near, ratio))
         self.cache.counts.replays["queued" if is_queued else "dropped"] += 1
         if is_queued:
@@ -351,7 +353,7 @@ class CachedEngine:
             return {}
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 
-    async def _bypass(self, call: Call) -> Outputs:
+    async def _bypass(self, call: EngineCall) -> Outputs:
         await enter_engine(call.run, call.options)
         outputs = self._generate(call)
         try:
@@ -360,7 +362,7 @@ class CachedEngine:
         finally:
             await outputs.aclose()
 
-    def _generate(self, call: Call) -> Outputs:
+    def _generate(self, call: EngineCall) -> Outputs:
         outputs: Outputs = self._engine.generate(
             call.prompt, call.params, call.request_id, **call.options
         )

@@ -9,7 +9,7 @@ from evenkeel_runtime.request.trace import EngineRun
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EngineCall:
     """One call of the engine."""
 
     run: EngineRun

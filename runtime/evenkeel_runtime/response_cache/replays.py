@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from evenkeel_runtime.response_cache import vllm_outputs
-from evenkeel_runtime.response_cache.engine_call import Call
+from evenkeel_runtime.response_cache.engine_call import EngineCall
 from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
@@ -46,7 +46,7 @@ class PendingReplay:
 
 
 def make_pending(
-    engine: Any, call: Call, question: Question, near: NearHit, ratio: float
+    engine: Any, call: EngineCall, question: Question, near: NearHit, ratio: float
 ) -> PendingReplay:
     """Return the replay of a call that the cache answers."""
     options, is_last = vllm_outputs.make_replay_options(engine, call.options)

@@ -10,7 +10,7 @@ from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.gate import Standing
 from evenkeel_runtime.request.hook import enter_engine
-from evenkeel_runtime.response_cache.engine_call import Call
+from evenkeel_runtime.response_cache.engine_call import EngineCall
 from evenkeel_runtime.wire.caller import Caller
 
 
@@ -27,7 +27,7 @@ def test_who_is_late_when_its_turn_comes_is_late_in_vllms_queue_too() -> None:
 
         request = SimpleNamespace(door=SimpleNamespace(enter=come_late), visit=visit)
         run: Any = SimpleNamespace(request=request, submitted_ns=0)
-        call = Call(run, "prompt", None, "id", {"priority": early})
+        call = EngineCall(run, "prompt", None, "id", {"priority": early})
         await enter_engine(call.run, call.options)
         return early, call.options["priority"]
 
