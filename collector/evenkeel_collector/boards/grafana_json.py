@@ -207,7 +207,7 @@ def _drawing(panel: Panel, dashboard_url: str) -> Panels:
                 .mode(common_models.TooltipDisplayMode.MULTI)
                 .sort(common_models.SortOrder.DESCENDING)
             )
-            # A gap of a scrape is no outage: connect points up to five minutes apart.
+            # A missed scrape is not an outage: connect points up to five minutes apart.
             chart.span_nulls(300_000)
             if panel.kind is Kind.STACKED:
                 chart.fill_opacity(30).stacking(
