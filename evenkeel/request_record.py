@@ -177,6 +177,14 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         int | None, OnSpan("tokens generated after that", "evenkeel.cancel.tokens")
     ] = None
     cancel_s: Annotated[float | None, OnSpan("s until the scheduler released the request")] = None
+    engine: Annotated[
+        str,
+        InStore(
+            "engine that served it: vllm, sglang, tgi, …",
+            spans.ENGINE_NAME,
+            "LowCardinality(Nullable(String))",
+        ),
+    ] = "vllm"
     dtype: Annotated[
         str | None, InStore("precision of the weights, such as bfloat16", spans.ENGINE_DTYPE)
     ] = None

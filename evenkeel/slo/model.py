@@ -80,7 +80,9 @@ class Treatment(StrEnum):
     EXCLUDED = "excluded"
 
 
-SELECTOR_COLUMNS = ("model", "tenant", "slo_class", "route", "prompt_name", "prompt_version")
+SELECTOR_COLUMNS = (
+    "model", "tenant", "slo_class", "route", "prompt_name", "prompt_version", "engine",
+)  # fmt: skip
 EVAL_SELECTOR_COLUMNS = ("dataset", "model", "prompt_name", "prompt_version", "scorer")
 
 

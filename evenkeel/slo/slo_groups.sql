@@ -4,7 +4,8 @@ SELECT
     arrayMap(name -> multiIf(
         name = 'model', toString(model), name = 'tenant', toString(tenant),
         name = 'slo_class', toString(slo_class), name = 'route', toString(route),
-        name = 'prompt_name', toString(prompt_name), toString(prompt_version)
+        name = 'prompt_name', toString(prompt_name),
+        name = 'prompt_version', toString(prompt_version), toString(engine)
     ), {columns:Array(String)}) AS group_values,
     toUnixTimestamp(min({time:Identifier})) AS first_s,
     toUnixTimestamp(max({time:Identifier})) AS last_s,
@@ -18,11 +19,13 @@ WHERE {time:Identifier} >= toDateTime({from_s:UInt32})
     AND ({route:String} = '' OR route = {route:String})
     AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
     AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
+    AND ({engine:String} = '' OR engine = {engine:String})
     AND arrayAll(
         (column, pattern, excludes) -> match(multiIf(
             column = 'model', toString(model), column = 'tenant', toString(tenant),
             column = 'slo_class', toString(slo_class), column = 'route', toString(route),
-            column = 'prompt_name', toString(prompt_name), toString(prompt_version)
+            column = 'prompt_name', toString(prompt_name),
+            column = 'prompt_version', toString(prompt_version), toString(engine)
         ), pattern) != excludes,
         {filter_column:Array(String)}, {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
     )

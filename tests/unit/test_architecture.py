@@ -29,6 +29,8 @@ DATASETS_OF = {"evenkeel_demo": {"golden_datasets"}}
 ROOMS = {
     "evenkeel": {
         "": [],
+        "doctor": ["", "engines"],
+        "engines": [""],
         "privacy": [""],
         "prompts": [""],
         "slo": [""],

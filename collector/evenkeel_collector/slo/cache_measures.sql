@@ -31,5 +31,6 @@ FROM
             OR SpanAttributes['evenkeel.prompt.name'] = {prompt_name:String})
         AND ({prompt_version:String} = ''
             OR SpanAttributes['evenkeel.prompt.version'] = {prompt_version:String})
+        AND ({engine:String} = '' OR SpanAttributes['evenkeel.engine.name'] = {engine:String})
 )
 HAVING count() > 0

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.durations import format_duration
+from evenkeel.engines.engine_map import MetricSource
+from evenkeel.engines.metric_query import equivalents
 from evenkeel.errors import StoreError, first_line
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
@@ -17,6 +19,7 @@ from evenkeel.slo.rules import (
     CACHE_MEASURES,
     Anomaly,
     Gauge,
+    GaugeSource,
     Rule,
     RuleResult,
     Threshold,
@@ -129,18 +132,9 @@ def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
     select = {column: rule.select.get(column, "") for column in SELECTOR_COLUMNS}
     span = {"from_ns": from_ns, "to_ns": to_ns}
     match rule.test:
-        case Gauge(of=of, per=per, while_zero=idle):
-            per_where, idle_where = per.where if per else {}, idle.where if idle else {}
+        case Gauge() as gauge:
             return _HERE / "engine_gauge.sql", {
-                "metric": of.metric,
-                "labels": list(of.where),
-                "wanted": list(of.where.values()),
-                "per_metric": per.metric if per else "",
-                "per_labels": list(per_where),
-                "per_wanted": list(per_where.values()),
-                "idle_metric": idle.metric if idle else "",
-                "idle_labels": list(idle_where),
-                "idle_wanted": list(idle_where.values()),
+                **_gauge_parameters(gauge),
                 "model": select["model"],
                 **span,
             }
@@ -150,6 +144,40 @@ def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
             width_ns = int(rule.bucket_s * _SECOND_NS)
             bounds = {"width_ns": width_ns, "max_request_ns": MAX_REQUEST_NS}
             return _HERE / "rule_measures.sql", {**select, **span, **bounds}
+
+
+def _gauge_parameters(gauge: Gauge) -> dict[str, Any]:
+    """Return what the gauges of a rule are read from, in every engine.
+
+    A gauge with labels is read under its own name only: other engines have other labels.
+    """
+    is_live_only = gauge.while_zero is not None
+
+    def sources(gauge_source: GaugeSource | None) -> list[MetricSource]:
+        if gauge_source is None:
+            return []
+        if gauge_source.where:
+            return [MetricSource(metric=gauge_source.metric)]
+        return equivalents(gauge_source.metric, is_live_only=is_live_only)
+
+    sides = {"metric": gauge.of, "per": gauge.per, "idle": gauge.while_zero}
+    found = {name: sources(side) for name, side in sides.items()}
+    every = [source for each in found.values() for source in each]
+    labelled = {source.metric: label for source in every for label in source.where}
+    labels: dict[str, Any] = {}
+    for name, side in sides.items():
+        prefix = "" if name == "metric" else f"{name}_"
+        where = side.where if side is not None else {}
+        labels |= {f"{prefix}labels": list(where), f"{prefix}wanted": list(where.values())}
+    return {
+        **labels,
+        **{f"{name}_keys": [source.exact_key for source in each] for name, each in found.items()},
+        "names": sorted({source.metric for source in every}),
+        "labelled": list(labelled) or [""],
+        "label_names": list(labelled.values()) or [""],
+        "keys": [source.exact_key for source in every],
+        "scales": [source.scale for source in every],
+    }
 
 
 def judged_by(rule: Rule, finding: RuleResult) -> Slo | None:

@@ -43,6 +43,7 @@ FROM
         AND ({route:String} = '' OR route = {route:String})
         AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
         AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
+        AND ({engine:String} = '' OR engine = {engine:String})
 )
 WHERE end_ns >= {from_ns:Int64} AND end_ns < {to_ns:Int64}
 GROUP BY bucket

@@ -8,7 +8,7 @@ FROM slo_judged(
     aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
     tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
     route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
-    prompt_version = {prompt_version:Array(String)},
+    prompt_version = {prompt_version:Array(String)}, engine = {engine:Array(String)},
     filter_slo = {filter_slo:Array(UInt32)}, filter_column = {filter_column:Array(String)},
     filter_pattern = {filter_pattern:Array(String)},
     filter_excludes = {filter_excludes:Array(UInt8)},
@@ -17,11 +17,12 @@ FROM slo_judged(
     from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
 )
 ARRAY JOIN
-    ['model', 'tenant', 'slo_class', 'route', 'prompt_version', 'response_cache'] AS dimension,
+    ['model', 'tenant', 'slo_class', 'route', 'prompt_version', 'engine',
+        'response_cache'] AS dimension,
     [
         toString(model), toString(ifNull(tenant, '')), toString(ifNull(slo_class, '')),
         toString(ifNull(route, '')), toString(ifNull(prompt_version, '')),
-        toString(ifNull(response_cache, ''))
+        toString(ifNull(engine, '')), toString(ifNull(response_cache, ''))
     ] AS cohort
 WHERE cohort != ''
 GROUP BY dimension, cohort

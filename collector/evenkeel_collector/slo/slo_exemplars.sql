@@ -9,7 +9,7 @@ FROM slo_judged(
     aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
     tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
     route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
-    prompt_version = {prompt_version:Array(String)},
+    prompt_version = {prompt_version:Array(String)}, engine = {engine:Array(String)},
     filter_slo = {filter_slo:Array(UInt32)}, filter_column = {filter_column:Array(String)},
     filter_pattern = {filter_pattern:Array(String)},
     filter_excludes = {filter_excludes:Array(UInt8)},

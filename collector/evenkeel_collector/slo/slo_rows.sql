@@ -24,6 +24,7 @@ SELECT
         AS prompt_name_code,
     toUInt32(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
+    toUInt32(indexOf({engine:Array(String)}, ifNull(toString(requests.engine), ''))) AS engine_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
     $matched AS matched
 FROM requests

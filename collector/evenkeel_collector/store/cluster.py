@@ -29,6 +29,7 @@ _CREATE_VIEW = re.compile(
 )
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
 _OF_ROWS = re.compile(r"\s(MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION|UPDATE|DELETE)\s")
+_ORDER = re.compile(r",\s+MODIFY ORDER BY \([^)]*\)")
 _RENAME_VIEW = re.compile(r"RENAME TABLE \w+ TO \w+(, \w+ TO \w+)*")
 _DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS \w+")
 _ENGINE = re.compile(r"ENGINE = (\w*MergeTree)(?:\(\))?(?=\W|$)")
@@ -98,9 +99,9 @@ class ClusterSchema:
         if name not in self.tables:
             return [f"ALTER TABLE {name} ON CLUSTER '{self.cluster}'{self._read_local(rest)}"]
         local = f"{name}{LOCAL_SUFFIX}"
-        # Storage changes apply to the local table only.
-        names = [local] if _OF_ROWS.match(rest) else [local, name]
-        return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}" for each in names]
+        # Storage changes, and the order of rows, apply to the local table only.
+        names = {local: rest} if _OF_ROWS.match(rest) else {local: rest, name: _ORDER.sub("", rest)}
+        return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{r}" for each, r in names.items()]
 
     def _on_cluster(self, statement: str, name: str, new_name: str) -> str:
         begin = f"CREATE TABLE IF NOT EXISTS {name}"

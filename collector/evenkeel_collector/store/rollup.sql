@@ -16,6 +16,7 @@ SELECT
     ifNull(requests.prompt_name, '') AS prompt_name,
     ifNull(requests.prompt_version, '') AS prompt_version,
     service,
+    ifNull(requests.engine, '') AS engine,
     sum(weight) AS num_requests,
     sumIf(weight, status = 'ok') AS num_ok,
     sumIf(weight, status = 'error') AS num_error,
@@ -38,4 +39,4 @@ SELECT
     $good AS slo_good,
     $bad AS slo_bad
 FROM requests
-GROUP BY minute, model, tenant, slo_class, route, prompt_name, prompt_version, service
+GROUP BY minute, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine

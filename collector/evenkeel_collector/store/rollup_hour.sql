@@ -9,6 +9,7 @@ SELECT
     prompt_name,
     prompt_version,
     service,
+    engine,
     sum(requests_1m.num_requests) AS num_requests,
     sum(requests_1m.num_ok) AS num_ok,
     sum(requests_1m.num_error) AS num_error,
@@ -31,4 +32,4 @@ SELECT
     sumMap(requests_1m.slo_good) AS slo_good,
     sumMap(requests_1m.slo_bad) AS slo_bad
 FROM requests_1m
-GROUP BY hour, model, tenant, slo_class, route, prompt_name, prompt_version, service
+GROUP BY hour, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine

@@ -42,7 +42,7 @@ DIGESTS = (
     "ttft_s", "tpot_s", "itl_p50_s", "itl_p99_s", "stall_s", "e2e_s", "queue_s", "prefill_s",
     "decode_s",
 )  # fmt: skip
-KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service"
+KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine"
 EVENTS = "slo_good, slo_bad"
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
 

@@ -71,7 +71,8 @@ FROM
         {slo_class:Array(String)} AS wanted_slo_class,
         {route:Array(String)} AS wanted_route,
         {prompt_name:Array(String)} AS wanted_prompt_name,
-        {prompt_version:Array(String)} AS wanted_prompt_version
+        {prompt_version:Array(String)} AS wanted_prompt_version,
+        {engine:Array(String)} AS wanted_engine
     WHERE end_ns >= {from_ns:Int64}
         AND end_ns < {to_ns:Int64}
         AND (wanted_model = '' OR model = wanted_model)
@@ -80,6 +81,7 @@ FROM
         AND (wanted_route = '' OR route = wanted_route)
         AND (wanted_prompt_name = '' OR prompt_name = wanted_prompt_name)
         AND (wanted_prompt_version = '' OR prompt_version = wanted_prompt_version)
+        AND (wanted_engine = '' OR engine = wanted_engine)
         -- Patterns are RE2; what matches one that excludes is left out.
         AND arrayAll(
             (of_slo, column, pattern, excludes) -> of_slo != slo OR match(multiIf(
@@ -88,7 +90,8 @@ FROM
                 column = 'slo_class', ifNull(toString(slo_class), ''),
                 column = 'route', ifNull(toString(route), ''),
                 column = 'prompt_name', ifNull(toString(prompt_name), ''),
-                ifNull(toString(prompt_version), '')), pattern) != excludes,
+                column = 'prompt_version', ifNull(toString(prompt_version), ''),
+                ifNull(toString(engine), '')), pattern) != excludes,
             {filter_slo:Array(UInt32)}, {filter_column:Array(String)},
             {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
         )

@@ -19,6 +19,7 @@ from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
+from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.migrations import migrate, read_migrations
 from evenkeel_collector.store.request_columns import add_columns
 from evenkeel_collector.store.rollups import InsertGate, Rollups
@@ -107,6 +108,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         client = connect()
         migrate(client, before_upgrade=partial(store_log, client, insert_settings, log))
         add_columns(client)
+        set_views_of_others(client)
         client.close()
         gate = InsertGate()
         rollups = Rollups(connect, gate)
@@ -157,6 +159,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         if schema is None:
             migrate(client, before_upgrade=before_upgrade)
             add_columns(client)
+            set_views_of_others(client)
         else:
             migrate(
                 client,
@@ -165,6 +168,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
                 before_upgrade=before_upgrade,
             )
             add_columns(client, schema.render, cluster=schema.cluster)
+            set_views_of_others(client, schema.render)
         client.close()
         gate = InsertGate()
         rollups = (

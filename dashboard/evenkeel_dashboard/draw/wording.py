@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from evenkeel.engines.reported import NOT_REPORTED as NOT_REPORTED
 from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
 
 NO_DATA = "no data"

@@ -21,5 +21,6 @@ WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
     AND ({service:String} = '' OR service = {service:String})
+    AND ({engine:String} = '' OR engine = {engine:String})
     AND ({setup:String} = '' OR concat(ifNull(dtype, '?'), ', KV ', ifNull(kv_cache_dtype, '?'),
         ', TP ', ifNull(toString(tensor_parallel), '?'), ', PP ', ifNull(toString(pipeline_parallel), '?')) = {setup:String})

@@ -23,6 +23,7 @@ DIMENSIONS = {
     "tenant": "tenant",
     "slo_class": "SLO class",
     "service": "service, such as other server flags",
+    "engine": "engine",
     "setup": "precision and parallelism",
     "time": "time",
 }
@@ -57,6 +58,7 @@ class Cohort:
 
     Servers with different flags are distinguished by `service.name`; "" is every service.
     `setup` is an engine's precision and parallel sizes, as `compare_setups.sql` writes them.
+    `engine` is which engine served them.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Cohort:
     window: Window
     service: str = ""
     setup: str = ""
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ def sides(
         return Cohort(name, selection, earlier), Cohort("this range", selection, window)
     if dimension == "setup":
         return Cohort(a, selection, window, setup=a), Cohort(b, selection, window, setup=b)
+    if dimension == "engine":
+        return Cohort(a, selection, window, engine=a), Cohort(b, selection, window, engine=b)
     if dimension == "service":
         return Cohort(a, selection, window, a), Cohort(b, selection, window, b)
     return (

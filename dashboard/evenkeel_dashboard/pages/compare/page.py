@@ -44,6 +44,8 @@ _COLUMNS = {
     "slo_class": "slo_classes",
     "service": "services",
 }
+# Dimensions whose values have queries of their own.
+_LISTED = {"setup": _HERE / "compare_setups.sql", "engine": _HERE / "compare_engines.sql"}
 
 
 def show() -> None:
@@ -75,9 +77,9 @@ def show() -> None:
 def _values(selection: Selection, dimension: str) -> list[str]:
     """Return the values to compare; [] if there are fewer than two."""
     window = selection.window(now_ms())
-    if dimension == "setup":
-        setups = reading.rows(_HERE / "compare_setups.sql", range_of(window))
-        found = [str(row["setup"]) for row in setups]
+    if dimension in _LISTED:
+        listed = reading.rows(_LISTED[dimension], range_of(window))
+        found = [str(row[dimension]) for row in listed]
     else:
         found = contents_later(window)().values[_COLUMNS[dimension]]
     worth_comparing = default_first(found)
@@ -129,7 +131,7 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
 
 
 def _parameters(side: Cohort) -> reading.Parameters:
-    chosen = {"service": side.service, "setup": side.setup}
+    chosen = {"service": side.service, "setup": side.setup, "engine": side.engine}
     return {**range_of(side.window), **side.selection.filters(), **chosen}
 
 

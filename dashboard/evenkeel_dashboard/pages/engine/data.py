@@ -1,13 +1,15 @@
-"""Reads the data of the engine page: step records if there are any, else vLLM's metrics."""
+"""Reads the data of the engine page: step records if there are any, else engines' own metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from evenkeel.engines.metric_query import REFERENCE, mapped_metrics, metric_parameters
 from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -15,7 +17,14 @@ from evenkeel_dashboard.frame.contents import num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.model.wasted import WastedTokens, wasted_tokens
-from evenkeel_dashboard.pages.engine.model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
+from evenkeel_dashboard.pages.engine.metrics import (
+    HISTOGRAMS,
+    SERIES_MEASURES,
+    engines_of,
+    state_rows,
+    waiting_rows,
+)
+from evenkeel_dashboard.pages.engine.model import COLUMNS
 
 _HERE = Path(__file__).parent
 MAX_READ = 500_000
@@ -28,6 +37,9 @@ class EngineData:
 
     Attributes:
         source: "steps", "metrics", or "" without data.
+        engines: The engines whose metrics are shown; () with step records.
+        others: Engines that also report metrics in this range and are not shown.
+        histograms: Engines' own histograms: engine, measure, bounds and counts.
         rows: One row of `COLUMNS` per interval; empty intervals are absent.
         series: The same as a frame, including empty intervals.
         waiting: Rows of bucket, reason and count.
@@ -42,6 +54,9 @@ class EngineData:
     """
 
     source: str
+    engines: list[str]
+    others: list[str]
+    histograms: list[dict[str, Any]]
     rows: list[dict[str, Any]]
     series: pd.DataFrame
     waiting: list[dict[str, Any]]
@@ -55,8 +70,13 @@ class EngineData:
     wasted: WastedTokens
 
 
-def read_engine(selection: Selection, window: Window) -> EngineData:
+def read_engine(selection: Selection, window: Window, engine: str = "") -> EngineData:
     """Read one window.
+
+    Args:
+        selection: The selected model.
+        window: The range.
+        engine: Only this engine; "" is every one, and with step records ours.
 
     Raises:
         StoreError: If the store is unreachable or refuses a query.
@@ -81,12 +101,20 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
     # The engine serves all tenants: the other filters do not apply.
     of_model = Selection(model=selection.model).filters()
     wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", {**sliced, **of_model})
-    source, rows = "steps", _rows_if_known(steps)
+    is_ours = engine in ("", REFERENCE)
+    source, rows = (
+        "steps",
+        [{**dict.fromkeys(COLUMNS), **row} for row in (_rows_if_known(steps) if is_ours else [])],
+    )
     waiting = _rows_if_known(held_up)
-    if not rows:
-        names = (*STATE_NAMES, *(f"{name}_total" for name in STATE_NAMES))
-        state = reading.rows(_HERE / "engine_state_series.sql", {**parameters, "names": names})
+    engines, others = [], []
+    state, histograms = _read_metrics(parameters, engine)
+    if rows:
+        # The engine with step records has metrics too; its steps say more.
+        others = [each for each in engines_of([*state, *histograms]) if each != REFERENCE]
+    else:
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
+        engines = engines_of([*state, *histograms])
     positions = positions_later()[0]
     sources = canaries = gains = None
     if positions["drafted_tokens"]:
@@ -95,6 +123,9 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         sources = reading.rows_later(_HERE / "acceptance_sources.sql", sliced)
     return EngineData(
         source=source if rows else "",
+        engines=engines,
+        others=others,
+        histograms=histograms if engines else [],
         rows=rows,
         series=fill_gaps(pd.DataFrame(rows), COLUMNS, window),
         waiting=waiting,
@@ -107,6 +138,23 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         spread=_rows_if_known(spread),
         wasted=wasted_tokens(wasted()[0]),
     )
+
+
+def _read_metrics(
+    parameters: Mapping[str, Any], engine: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of engines' series and of their histograms."""
+
+    def rows_later(query: Path, measures: Iterable[str]) -> reading.Rows:
+        mapped = [m for m in mapped_metrics(measures) if engine in ("", m.engine)]
+        if not mapped:
+            return list
+        arrays = {key: tuple(values) for key, values in metric_parameters(mapped).items()}
+        return reading.rows_later(query, {**parameters, **arrays})
+
+    series = rows_later(_HERE / "engine_state_series.sql", SERIES_MEASURES)
+    histograms = rows_later(_HERE / "engine_histograms.sql", HISTOGRAMS)
+    return series(), histograms()
 
 
 def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:

@@ -1,33 +1,55 @@
--- vLLM's own gauges and counters per interval, summed over engines: the mean of a gauge, the increase
--- of a counter. After an engine restart, a counter increases from 0. `label` is the reason, position
--- or source, if there is one.
-SELECT bucket, name, label, if(is_counter, sum(growth), sum(mean)) AS value
+-- What engines' own metrics measure per interval, under our names (evenkeel/engines): the mean of a
+-- gauge, summed over instances unless it is a ratio; the increase of a counter. After an engine restart, a
+-- counter increases from 0. `label` is the reason, position or source, if there is one.
+SELECT bucket, engine, measure, label,
+    multiIf(is_counter, sum(growth), match(measure, '_(ratio|rate)$'), avg(mean), sum(mean)) AS value
 FROM
 (
     SELECT
         toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
-        replaceRegexpOne(toString(name), '_total$', '') AS name,
+        engine,
+        measure,
         label,
-        is_monotonic AS is_counter,
-        avg(value) AS mean,
-        sum(if(isNull(before), 0, if(value >= before, value - before, value))) AS growth
+        is_counter,
+        avg(read) AS mean,
+        sum(multiIf(is_delta, read, isNull(before), 0, read >= before, read - before, read)) AS growth
     FROM
     (
         SELECT
-            time, engine_state.name AS name, is_monotonic, service, instance, value,
+            time,
+            service,
+            instance,
+            attributes,
+            {engines:Array(String)}[place] AS engine,
+            {measures:Array(String)}[place] AS measure,
+            {are_counters:Array(UInt8)}[place] = 1 AS is_counter,
+            {are_deltas:Array(UInt8)}[place] = 1 AS is_delta,
+            if({are_sums:Array(UInt8)}[place] = 1, engine_state.sum, engine_state.value)
+                * {scales:Array(Float64)}[place] AS read,
             coalesce(
                 nullIf(attributes['reason'], ''), nullIf(attributes['position'], ''),
                 nullIf(attributes['source'], ''), '') AS label,
-            lagInFrame(toNullable(value)) OVER (
-                PARTITION BY name, service, instance, attributes ORDER BY time) AS before
-        FROM engine_state
-        WHERE engine_state.name IN {names:Array(String)}
-            AND time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
-            AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-            AND ({model:String} = '' OR model = {model:String})
-            AND isNotNull(value)
+            lagInFrame(toNullable(read)) OVER (
+                PARTITION BY key, service, instance, attributes ORDER BY time) AS before
+        FROM
+        (
+            SELECT *,
+                replaceRegexpOne(toString(engine_state.name), '_total$', '') AS base,
+                transform(base, {labelled:Array(String)}, {label_names:Array(String)}, '') AS by_label,
+                if(by_label = '', base, concat(base, '{', by_label, '=', attributes[by_label], '}'))
+                    AS key,
+                transform(key, {keys:Array(String)}, {places:Array(UInt16)}, 0) AS place
+            FROM engine_state
+            WHERE engine_state.name IN {names:Array(String)}
+                AND time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+                -- An engine that names no model is found by its service, as its requests are.
+                AND ({model:String} = '' OR model = {model:String}
+                    OR (model = '' AND service = {model:String}))
+        ) AS engine_state
+        WHERE place > 0 AND isNotNull(read)
     )
-    GROUP BY bucket, name, label, is_counter, service, instance
+    GROUP BY bucket, engine, measure, label, is_counter, service, instance, attributes
 )
-GROUP BY bucket, name, label, is_counter
-ORDER BY bucket, name, label
+GROUP BY bucket, engine, measure, label, is_counter
+ORDER BY bucket, engine, measure, label

@@ -29,21 +29,6 @@ REASONS = {
     "remote_kv": "its KV is being transferred from elsewhere",
 }
 
-STATE_NAMES = (
-    "vllm:num_requests_running",
-    "vllm:num_requests_waiting",
-    "vllm:num_requests_waiting_by_reason",
-    "vllm:kv_cache_usage_perc",
-    # The name before vLLM 0.9.
-    "vllm:gpu_cache_usage_perc",
-    "vllm:num_preemptions",
-    "vllm:prompt_tokens",
-    "vllm:generation_tokens",
-    "vllm:spec_decode_num_draft_tokens",
-    "vllm:spec_decode_num_accepted_tokens",
-    "vllm:prefix_cache_queries",
-    "vllm:prefix_cache_hits",
-)
 COLUMNS = (
     "num_running",
     "num_waiting",
@@ -57,24 +42,22 @@ COLUMNS = (
     "prefill_tokens_per_s",
     "output_tokens_per_s",
     "acceptance_rate",
+    "prefix_hit_ratio",
 )
-_GAUGES = {
-    "vllm:num_requests_running": "num_running",
-    "vllm:num_requests_waiting": "num_waiting",
-    "vllm:kv_cache_usage_perc": "kv_live_ratio",
-    "vllm:gpu_cache_usage_perc": "kv_live_ratio",
-    "vllm:num_preemptions": "num_preempted",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One piece of evidence: what was measured, and what it suggests."""
+    """One piece of evidence: what was measured, and what it suggests.
+
+    `column` is the column it comes from; "waiting_by_reason" is the rows of reasons.
+    """
 
     name: str
     value: str
     meaning: str
     suggests: str
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,39 +107,6 @@ class Load:
     waiting_for_budget: float | None = None
     waiting_for_seats: float | None = None
     leaked_ratio: float | None = None
-
-
-def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
-    """Return vLLM's own gauges and counters as rows of `COLUMNS`; None if vLLM lacks the value."""
-    by_bucket: dict[Any, dict[str, Any]] = {}
-    sums: dict[Any, dict[str, float]] = {}
-    for row in rows:
-        found = by_bucket.setdefault(
-            row["bucket"], {"bucket": row["bucket"], **dict.fromkeys(COLUMNS)}
-        )
-        name, value = row["name"], row["value"]
-        if name in _GAUGES:
-            found[_GAUGES[name]] = value
-        elif name == "vllm:prompt_tokens":
-            found["prefill_tokens_per_s"] = value / step_s
-        elif name == "vllm:generation_tokens":
-            found["output_tokens_per_s"] = value / step_s
-        elif name.startswith("vllm:spec_decode"):
-            sums.setdefault(row["bucket"], {})[name] = value
-    for bucket, spec in sums.items():
-        drafted = spec.get("vllm:spec_decode_num_draft_tokens", 0.0)
-        accepted = spec.get("vllm:spec_decode_num_accepted_tokens", 0.0)
-        by_bucket[bucket]["acceptance_rate"] = accepted / drafted if drafted > 0 else None
-    return [by_bucket[bucket] for bucket in sorted(by_bucket)]
-
-
-def waiting_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return waiting requests by reason from vLLM's own gauges."""
-    return [
-        {"bucket": row["bucket"], "reason": row["label"] or "other", "num_waiting": row["value"]}
-        for row in rows
-        if row["name"] == "vllm:num_requests_waiting_by_reason"
-    ]
 
 
 def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
@@ -305,42 +255,49 @@ def _signs(load: Load) -> list[Sign]:
             wording.number(load.num_waiting),
             "average; below 0.5 there is no queue",
             "saturation" if waiting >= QUEUE_FROM else "",
+            "num_waiting",
         ),
         Sign(
             "waiting for the token budget",
             wording.number(load.waiting_for_budget),
             "of those, left out because the step's token budget was spent",
             "compute: --max-num-batched-tokens" if _is_main(load.waiting_for_budget, load) else "",
+            "waiting_by_reason",
         ),
         Sign(
             "waiting for a batch slot",
             wording.number(load.waiting_for_seats),
             "of those, left out because the maximum number of sequences was running",
             "batch slots: --max-num-seqs" if _is_main(load.waiting_for_seats, load) else "",
+            "waiting_by_reason",
         ),
         Sign(
             "waiting for KV blocks",
             wording.number(load.waiting_for_memory),
             "of those, waiting for memory",
             "memory" if (load.waiting_for_memory or 0.0) > 0.5 else "",
+            "waiting_by_reason",
         ),
         Sign(
             "KV blocks in use",
             wording.percent(kv),
             f"highest; at {wording.percent(FULL_KV_RATIO)} or more it is full",
             _kv_suggests(kv, waiting),
+            "kv_live_ratio",
         ),
         Sign(
             "preemptions",
             wording.count(load.num_preempted),
             "requests evicted and recomputed",
             "memory" if load.num_preempted else "",
+            "num_preempted",
         ),
         Sign(
             "time in steps",
             wording.percent(load.busy_ratio),
             f"average; at {wording.percent(BUSY_RATIO)} or more the engine is saturated",
             "compute" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
+            "busy_ratio",
         ),
     ]
     if load.leaked_ratio is not None:

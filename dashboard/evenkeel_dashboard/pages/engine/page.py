@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from evenkeel.engines.engine_map import known_engines
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.figures import (
     Line,
@@ -22,16 +23,20 @@ from evenkeel_dashboard.draw.figures import (
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import zoomable
 from evenkeel_dashboard.model.wasted import wasted_markup
 from evenkeel_dashboard.pages.engine.actions import show_actions
 from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waiting_frame
+from evenkeel_dashboard.pages.engine.histograms import show_histograms
+from evenkeel_dashboard.pages.engine.metrics import is_column_reported, names_of
 from evenkeel_dashboard.pages.engine.model import (
     QUEUE_FROM,
     REASONS,
     EngineVerdict,
+    Sign,
     diagnose,
     load_of,
     verdict,
@@ -39,14 +44,14 @@ from evenkeel_dashboard.pages.engine.model import (
 from evenkeel_dashboard.pages.engine.speculation import show_speculation
 from evenkeel_dashboard.pages.engine.steps import show_steps
 
-_SOURCES = {
-    "steps": "from the engines' step records",
-    "metrics": "from vLLM's metrics, which do not record steps",
-    "": "no engine data in this range",
-}
+ENGINES = {"": "all", **{name: each.title for name, each in known_engines().items()}}
 _LOOK_FOR = (
     "Look at what the banner says limits the engine, and at the evidence for it; then at why "
     "requests wait, and whether speculation pays."
+)
+_STEP_RECORDS = (
+    "Batch and step time, the step's token budget, evictions and stragglers come from step "
+    "records, which evenkeel's own runtime sends."
 )
 # Charts of events that a healthy engine never has.
 _ONLY_IF_ANY = ("preemptions",)
@@ -61,27 +66,30 @@ def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=("model",))
     st.html(markup.lead(_LOOK_FOR))
-    refreshing(partial(_body, selection), selection.refresh_s())
+    engine = pick("engine", "engine", ENGINES, 200)
+    refreshing(partial(_body, selection, engine), selection.refresh_s())
 
 
-def _body(selection: Selection) -> None:
+def _body(selection: Selection, engine: str) -> None:
     window = selection.window(now_ms())
-    data = read_engine(selection, window)
+    data = read_engine(selection, window, engine)
     found = _verdict(data, window, is_past=selection.is_fixed and window.to_ms < now_ms() - 120_000)
-    as_of = f"data as of {wording.clock_ms(now_ms())} · {_SOURCES[data.source]}"
+    as_of = f"data as of {wording.clock_ms(now_ms())} · {_source_words(data)}"
     st.html(markup.verdict_banner(StateSummary(found.level, found.headline, found.advice), as_of))
-    if not data.rows:
+    if not data.rows and not data.histograms:
+        who = f"{ENGINES[engine]} reported nothing" if engine else "No engine reported"
         st.html(
             markup.hint(
-                "No engine reported in this range",
+                f"{who} in this range",
                 "Serve through the runtime, which sends step records automatically, or have the "
-                "collector scrape your own vLLM:",
+                "collector scrape your engine (docs/start/engines.md):",
                 "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
             )
         )
     else:
-        _show_signs(found)
+        _show_signs(found, data)
         _show_charts(data, window)
+        show_histograms(data)
         show_steps(data)
     with st.container(border=True, key="card-wasted"):
         st.html(
@@ -117,7 +125,20 @@ def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdic
     return verdict(recent, before, wording.span_of(round(last_s)), until, is_past=is_past)
 
 
-def _show_signs(found: EngineVerdict) -> None:
+def _source_words(data: EngineData) -> str:
+    """Return where the data comes from, and who else reports."""
+    words = "no engine data in this range"
+    if data.source == "steps":
+        words = "from the engines' step records"
+    elif data.engines:
+        several = ", added up; choose one above" if len(data.engines) > 1 else ""
+        words = f"from the metrics of {names_of(data.engines)}{several}; no step records"
+    if data.others:
+        words += f"; {names_of(data.others)} also reported: choose it above"
+    return words
+
+
+def _show_signs(found: EngineVerdict, data: EngineData) -> None:
     with st.container(border=True, key="card-signs"):
         st.html(
             '<div class="ek-title">Evidence<small>which limit each signal suggests, '
@@ -126,13 +147,18 @@ def _show_signs(found: EngineVerdict) -> None:
         rows = [
             [
                 Cell(sign.name),
-                Cell(sign.value, is_number=True),
+                Cell(_sign_value(sign, data.engines), is_number=True),
                 Cell(sign.suggests or "–", level="warning" if sign.suggests else ""),
                 Cell(sign.meaning, wraps=True),
             ]
             for sign in found.signs
         ]
         st.html(markup.table(("signal", "measured", "suggests", "what it is"), rows, "Evidence"))
+
+
+def _sign_value(sign: Sign, engines: Sequence[str]) -> str:
+    is_silent = sign.value == wording.NO_DATA and not is_column_reported(sign.column, engines)
+    return wording.NOT_REPORTED if is_silent else sign.value
 
 
 def _show_charts(data: EngineData, window: Window) -> None:
@@ -164,9 +190,20 @@ def _show_charts(data: EngineData, window: Window) -> None:
           Line("output_tokens_per_s", "output tokens", palette.decode)], _PLAIN),
         ("preemptions", "Preemptions", "requests evicted to make room",
          [Line("num_preempted", "preempted", palette.bad)], _PLAIN),
+        ("hits", "Prefix cache", "share of prompt tokens found",
+         [Line("prefix_hit_ratio", "found", first)], _PERCENT),
+        ("acceptance", "Draft acceptance", "accepted / drafted tokens",
+         [Line("acceptance_rate", "accepted", first)], _PERCENT),
     ]  # fmt: skip
-    drawn, none, missing = [], [], []
+    if data.source == "steps":
+        # Step records have no prefix hits; acceptance is drawn with speculation.
+        charts = charts[:-2]
+    drawn, none, missing, silent = [], [], [], []
     for name, title, meaning, series, scale in charts:
+        unreported = [each for each in series if not is_column_reported(each.column, data.engines)]
+        silent += _silent_words(title, unreported, len(series))
+        if len(unreported) == len(series):
+            continue
         series = [line for line in series if data.series[line.column].notna().any()]
         if not series:
             missing.append(title)
@@ -176,7 +213,8 @@ def _show_charts(data: EngineData, window: Window) -> None:
             drawn.append((name, title, meaning, series, scale))
     cells = [partial(_line_card, data.series, window, *chart) for chart in drawn]
     if not _has_any(data.evictions, "evicted_per_s"):
-        none.append("Evictions")
+        if not data.engines:
+            none.append("Evictions")
     else:
         lost = [Line("evicted_per_s", "recomputed", palette.bad)]
         words = "prompt tokens computed again per second after their cache entry was evicted"
@@ -197,7 +235,20 @@ def _show_charts(data: EngineData, window: Window) -> None:
     if none:
         st.caption(f"None in this range: {', '.join(none)}.")
     if missing:
-        st.caption(f"{wording.NO_DATA}: {', '.join(missing)}. Step records have them.")
+        st.caption(f"{wording.NO_DATA}: {', '.join(missing)}.")
+    if silent:
+        st.caption(
+            f"Not reported by {names_of(data.engines)}: {', '.join(silent)}. {_STEP_RECORDS}"
+        )
+
+
+def _silent_words(title: str, unreported: Sequence[Line], num_lines: int) -> list[str]:
+    """Return what an engine does not report of a chart: all of it, or some lines."""
+    if not unreported:
+        return []
+    if len(unreported) == num_lines:
+        return [title]
+    return [f"{title} ({', '.join(line.name for line in unreported)})"]
 
 
 def _has_any(frame: pd.DataFrame, column: str) -> bool:

@@ -3,7 +3,7 @@ SELECT
     requests.time AS time, toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, session_id, slo_class, route,
     prompt_name, prompt_version, status, finish_reason, error_type, input_tokens, cached_tokens,
     output_tokens, wasted_tokens, queue_s, prefill_s, decode_s, ttft_s, tpot_s, itl_p99_s, stall_s,
-    e2e_s, drafted_tokens, accepted_tokens, response_cache
+    e2e_s, drafted_tokens, accepted_tokens, response_cache, engine
 FROM requests
 WHERE requests.time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND requests.time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
@@ -14,6 +14,7 @@ WHERE requests.time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({status:String} = '' OR status = {status:String})
     AND ({finish_reason:String} = '' OR finish_reason = {finish_reason:String})
     AND ({session:String} = '' OR session_id = {session:String})
+    AND ({engine:String} = '' OR engine = {engine:String})
     AND ({min_ttft_s:Float64} <= 0 OR ttft_s >= {min_ttft_s:Float64})
     AND ({min_e2e_s:Float64} <= 0 OR e2e_s >= {min_e2e_s:Float64})
     AND ({min_stall_s:Float64} <= 0 OR stall_s >= {min_stall_s:Float64})

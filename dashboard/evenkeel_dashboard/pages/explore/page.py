@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from evenkeel.engines.engine_map import known_engines
 from evenkeel.errors import StoreError
 from evenkeel.store import read_query
 from evenkeel_dashboard.draw import markup, wording
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _HERE = Path(__file__).parent
+ENGINES = {"": "all", **{name: each.title for name, each in known_engines().items()}}
 MAX_SHOWN = 40
 MAX_EXPORTED = 10_000
 NEWEST = next(iter(ORDERS))
@@ -57,6 +59,7 @@ def show() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         order = pick("order", "order by", ORDERS, 130)
         status = pick("status", "outcome", STATUSES, 110)
+        engine = pick("engine", "engine", ENGINES, 120)
         finish = write("finish_reason", "finish reason", "length", 110)
         session = write("session", "session", "s-acme-12", 130)
         typed = {name: write(name, *words, 110) for name, words in _BOUNDS.items()}
@@ -72,6 +75,7 @@ def show() -> None:
         "status": status,
         "finish_reason": finish,
         "session": session,
+        "engine": engine,
         **{name: value or 0.0 for name, value in bounds.items()},
     }
     refreshing(partial(_requests, selection, parameters), selection.refresh_s())

@@ -13,6 +13,7 @@ WHERE c.slo = {slo_name:String}
     AND ({route:String} = '' OR route = {route:String})
     AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
     AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
+    AND ({engine:String} = '' OR engine = {engine:String})
     AND hour >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND hour < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
 GROUP BY bucket

@@ -1,4 +1,4 @@
-"""`evenkeel doctor`: checks the installation, the ports, the store and the model."""
+"""`evenkeel doctor`: checks the installation, the ports, the store and the model; or an engine."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenkeel.cli import Command, how_to_install
+from evenkeel.doctor.scrape_report import run_report
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.landlock import find_gap, why_unavailable
 
@@ -27,7 +28,9 @@ EXAMPLE = """\
 examples:
   evenkeel doctor
   evenkeel doctor --port-offset 1000 --json
-exit codes: 0 all checks passed, 2 a check failed; the table says how to fix it
+  evenkeel doctor --scrape http://127.0.0.1:30000      # which engine this is, and what it fills
+exit codes: 0 all checks passed, 2 a check failed; the table says how to fix it.
+With --scrape: 0 an engine we know, 2 no http(s) address, 3 no page, or one of no engine we know
 """
 
 _DISTRIBUTION = "evenkeel"
@@ -218,10 +221,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port-offset", type=int, default=0, metavar="N")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--scrape",
+        metavar="URL",
+        help="instead, read an engine's metrics page and say what of each page it fills",
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.scrape is not None:
+        return run_report(args.scrape, is_json=args.json)
     least, most = 1 - LOWEST_PORT, 65_535 - HIGHEST_PORT
     if not least <= args.port_offset <= most:
         raise ConfigurationError(f"--port-offset is {args.port_offset}, expected {least} to {most}")

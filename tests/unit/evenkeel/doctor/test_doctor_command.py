@@ -7,7 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from evenkeel.cli import how_to_install, main
-from evenkeel.doctor import (
+from evenkeel.doctor.command import (
     DOCTOR,
     CheckResult,
     CheckStatus,

@@ -1,0 +1,97 @@
+"""Reads which metrics a Prometheus page has, line by line and within bounds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# A series of the text format: name, labels, value. Label values may hold any escaped character.
+_SERIES = re.compile(
+    r"^([a-zA-Z_:][a-zA-Z0-9_:./]*)\s*"
+    r"(?:\{\s*((?:[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*\"(?:[^\"\\]|\\.)*\"\s*(?:,\s*)?)*)\})?"
+    r"\s+(\S+)(?:\s+-?\d+)?\s*$"
+)
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_ESCAPED = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
+_SUFFIXES = ("_bucket", "_sum", "_count", "_created")
+# Of a page that is no text format at all, this many lines are enough.
+MAX_WRONG = 20
+
+
+@dataclass(slots=True)
+class FoundMetric:
+    """A metric on a page.
+
+    Attributes:
+        name: As on the page, or a histogram's name without its suffix.
+        labels: The values of each label.
+        num_series: Its series.
+        num_values: Those whose value is a number; NaN is none.
+    """
+
+    name: str
+    labels: dict[str, set[str]] = field(default_factory=dict)
+    num_series: int = 0
+    num_values: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusPage:
+    """What a page has: its metrics by name, and the first line that is not in the format."""
+
+    metrics: dict[str, FoundMetric]
+    num_wrong: int = 0
+    wrong_line: str = ""
+
+    def has(self, metric: str, where: Sequence[tuple[str, str]] = ()) -> bool:
+        """Tell whether the page has a metric, with these label values."""
+        found = self.metrics.get(metric) or self.metrics.get(f"{metric}_total")
+        return found is not None and all(
+            value in found.labels.get(label, ()) for label, value in where
+        )
+
+    def has_value(self, metric: str) -> bool:
+        """Tell whether a metric has a number, and not only NaN."""
+        found = self.metrics.get(metric) or self.metrics.get(f"{metric}_total")
+        return found is not None and found.num_values > 0
+
+
+def read_prometheus_page(text: str) -> PrometheusPage:
+    """Return what a page has; lines that are not in the format are counted, not read."""
+    metrics: dict[str, FoundMetric] = {}
+    num_wrong, wrong_line = 0, ""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _SERIES.match(line)
+        if match is None or _number(match[3]) is None:
+            num_wrong += 1
+            wrong_line = wrong_line or line.strip()[:80]
+            if num_wrong >= MAX_WRONG and not metrics:
+                break
+            continue
+        for name in {match[1], _family(match[1])}:
+            found = metrics.setdefault(name, FoundMetric(name))
+            found.num_series += 1
+            found.num_values += not math.isnan(_number(match[3]) or 0.0)
+            for label, value in _LABEL.findall(match[2] or ""):
+                values = found.labels.setdefault(label, set())
+                if len(values) < 1_000:
+                    values.add(re.sub(r"\\[n\"\\]", lambda m: _ESCAPED[m[0]], value))
+    return PrometheusPage(metrics, num_wrong, wrong_line)
+
+
+def _family(name: str) -> str:
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,155 @@
+"""`evenkeel doctor --scrape`: one clear answer for each kind of page."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from evenkeel.cli import main
+from evenkeel.doctor.command import DOCTOR
+from evenkeel.doctor.prometheus_page import read_prometheus_page
+from evenkeel.doctor.scrape_report import MAX_PAGE_BYTES, EngineReport, report_page
+from tests.fixtures.engine_pages import PAGES
+
+UNKNOWN = "my_engine_running 1\n"
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """Serves fixtures by engine, and pages that no engine has."""
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/").split("/")[0]
+        text = {
+            "html": "<!doctype html><title>hi</title>\n",
+            "empty": "",
+            "unknown": UNKNOWN,
+            "two": PAGES["vllm"].read_text() + PAGES["sglang"].read_text(),
+        }.get(name) or (PAGES[name].read_text() if name in PAGES else "")
+        if name == "prometheus":
+            text = PAGES["tensorrt-llm"].read_text()
+        is_missing = name in ("missing", "metrics")
+        self.send_response(404 if is_missing else 200)
+        self.end_headers()
+        if name == "huge":
+            try:
+                for _ in range(MAX_PAGE_BYTES // (1 << 20) + 200):
+                    self.wfile.write(b"x" * (1 << 20))
+            except OSError:
+                return
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=serving.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{serving.server_address[1]}"
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+
+
+def scrape(*arguments: str) -> int:
+    return main(["doctor", "--scrape", *arguments], [DOCTOR])
+
+
+def report_of(name: str) -> EngineReport:
+    (report,) = report_page(read_prometheus_page(PAGES[name].read_text()))
+    return report
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_recognised(name: str) -> None:
+    report = report_of(name)
+    assert report.engine == name
+    assert {part.state for part in report.parts} >= {"filled", "not reported"} or name == "vllm"
+    states = {(part.page, part.part): part.state for part in report.parts}
+    assert states["Engine", "requests running"] == "filled"
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "state"),
+    [
+        ("sglang", "KV cache", "filled"),
+        ("sglang", "why requests wait", "not reported"),
+        ("sglang", "rule kv-leak", "filled"),
+        ("triton", "rule kv-live-vllm", "filled"),
+        ("triton", "rule kv-leak", "not reported"),
+        ("tgi", "TTFT histogram", "not reported"),
+        ("tgi", "input tokens", "with traces"),
+        ("tgi", "prefill", "not reported"),
+        ("llama.cpp", "KV cache", "not reported"),
+        ("vllm", "batch and step time", "with evenkeel's runtime"),
+    ],
+)
+def test_each_part_says_what_fills_it(name: str, part: str, state: str) -> None:
+    assert [p.state for p in report_of(name).parts if p.part == part] == [state]
+
+
+def test_the_version_and_the_models_are_those_that_the_page_tells() -> None:
+    assert (report_of("vllm").version, report_of("vllm").models) == ("0.9 or later", ["support"])
+    assert (report_of("tgi").version, report_of("tgi").models) == ("", [])
+
+
+def test_json_is_all_that_is_printed(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scrape(f"{server}/sglang", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [engine["engine"] for engine in printed["engines"]] == ["sglang"]
+    assert {"page", "part", "state", "source"} == printed["engines"][0]["parts"][0].keys()
+
+
+def test_an_address_without_a_path_is_tried_with_each_engines(
+    server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scrape(server) == 0
+    assert "TensorRT-LLM" in capsys.readouterr().out
+
+
+def test_two_engines_on_one_page_are_both_told(
+    server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scrape(f"{server}/two") == 0
+    out = capsys.readouterr().out
+    assert "vLLM" in out and "SGLang" in out and "several engines share this page" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "complaint"),
+    [
+        ("/html", 3, "is not a Prometheus page: its first line is '<!doctype html>"),
+        ("/empty", 3, "is not a Prometheus page: it is empty"),
+        ("/unknown", 3, "has 1 metrics of no engine we know"),
+        ("/missing", 3, "it answered 404"),
+        ("/huge", 3, "the page is larger than 20 MiB"),
+    ],
+)
+def test_what_is_no_engines_page_is_one_line(
+    server: str, path: str, code: int, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scrape(server + path) == code
+    captured = capsys.readouterr()
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1 and not captured.out
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("ftp://x/metrics", 2), ("nonsense", 2), ("http://127.0.0.1:1/metrics", 3), ("http://", 2)],
+)
+def test_a_wrong_address_is_one_line(
+    url: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scrape(url) == code
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_password_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    scrape("http://me:secret@127.0.0.1:1/metrics")
+    assert "secret" not in capsys.readouterr().err
