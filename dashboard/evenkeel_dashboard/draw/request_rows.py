@@ -8,6 +8,7 @@ from typing import Any
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, badge, link, page_link, phase_bar
+from evenkeel_dashboard.draw.reported import said
 
 Row = Mapping[str, Any]
 
@@ -63,15 +64,17 @@ def _request_cells(
             title=row["request_id"],
         ),
         Cell(wording.short_clock_ms(row["time_ms"]), sorts_as=row["time_ms"]),
-        Cell(wording.seconds(row["ttft_s"]), is_number=True),
+        Cell(said(wording.seconds(row["ttft_s"]), row, "ttft_s"), is_number=True),
         Cell(
-            html=phase_bar(phases, longest_s) or wording.NO_DATA,
+            html=phase_bar(phases, longest_s)
+            or said(wording.NO_DATA, row, "queue_s", "prefill_s", "decode_s"),
             sorts_as=sum(value for _, _, value in phases),
         ),
         Cell(wording.seconds(row["e2e_s"]), is_number=True),
-        Cell(wording.count(row["input_tokens"]), is_number=True),
-        Cell(wording.count(row["cached_tokens"]), is_number=True),
-        Cell(wording.count(row["output_tokens"]), is_number=True),
+        *(
+            Cell(said(wording.count(row[name]), row, name), is_number=True)
+            for name in ("input_tokens", "cached_tokens", "output_tokens")
+        ),
         Cell(row["model"]),
         Cell(row["tenant"] or "–"),
         Cell(prompt_words(row)),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 
-from evenkeel.engines.reported import NOT_REPORTED as NOT_REPORTED
+from evenkeel.engines import reported
 from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
 
 NO_DATA = "no data"
+NOT_REPORTED = reported.NOT_REPORTED
 _INFINITY = "∞"
 
 

@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+from evenkeel.engines.metric_query import mapped_metrics, metric_parameters
 from evenkeel.errors import StoreError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import SELECTOR_COLUMNS
@@ -25,7 +26,7 @@ LATENCY: dict[str, object] = {
 EXPLORE: dict[str, object] = {
     **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
     "min_ttft_s": 0.5, "min_e2e_s": 0.0, "min_stall_s": 0.0, "min_input_tokens": 0.0,
-    "min_output_tokens": 0.0, "limit": 5,
+    "min_output_tokens": 0.0, "limit": 5, "engine": "",
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
@@ -59,7 +60,12 @@ QUERIES: dict[str, dict[str, object]] = {
     "latency_behind": {
         **LATENCY, "low_s": 0.1, "high_s": 0.5, "near_s": 0.3, "cohort": "acme", "limit": 5,
     },
-    "engine_state_series": {"model": "", "step_s": 60, "names": ["vllm:num_requests_running"]},
+    "engine_state_series": {
+        "model": "", "step_s": 60, **metric_parameters(mapped_metrics(["num_running"])),
+    },
+    "engine_histograms": {"model": "", **metric_parameters(mapped_metrics(["ttft_s"]))},
+    "latency_sources": NO_FILTER,
+    "compare_engines": {},
     "engine_steps_series": {"model": "", "step_s": 60},
     "engine_steps_waiting": {"model": "", "step_s": 60},
     "acceptance_positions": {**SLICED, **NO_FILTER},
@@ -87,8 +93,10 @@ QUERIES: dict[str, dict[str, object]] = {
     "golden_candidates": {"limit": 5},
     "newest_feedback": {"limit": 5},
     "request_contents": {"trace_ids": ["none"], "from_ns": 0, "to_ns": 1},
-    "compare_sample": {**NO_FILTER, "service": "", "setup": "", "measure": "ttft", "limit": 5},
-    "compare_cohort": {**NO_FILTER, "service": "", "setup": ""},
+    "compare_sample": {
+        **NO_FILTER, "service": "", "setup": "", "engine": "", "measure": "ttft", "limit": 5,
+    },
+    "compare_cohort": {**NO_FILTER, "service": "", "setup": "", "engine": ""},
     "compare_setups": {},
     "explore_requests": EXPLORE | {"offset": 0},
     "explore_count": EXPLORE,

@@ -2,7 +2,7 @@
 SELECT
     toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, slo_class, prompt_name, prompt_version, status,
     finish_reason, error_type, input_tokens, cached_tokens, output_tokens, queue_s, prefill_s,
-    decode_s, ttft_s, tpot_s, stall_s, e2e_s,
+    decode_s, ttft_s, tpot_s, stall_s, e2e_s, toString(requests.source) AS source,
     multiIf(
         {rank_by:String} = 'ttft', ttft_s,
         {rank_by:String} = 'stall', stall_s,

@@ -3,7 +3,8 @@ SELECT
     requests.time AS time, toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, session_id, slo_class, route,
     prompt_name, prompt_version, status, finish_reason, error_type, input_tokens, cached_tokens,
     output_tokens, wasted_tokens, queue_s, prefill_s, decode_s, ttft_s, tpot_s, itl_p99_s, stall_s,
-    e2e_s, drafted_tokens, accepted_tokens, response_cache, engine
+    e2e_s, drafted_tokens, accepted_tokens, response_cache, engine,
+    toString(requests.source) AS source
 FROM requests
 WHERE requests.time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND requests.time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')

@@ -135,6 +135,12 @@ def definitions_later(
     return lambda: {name: rows[0] for name, found in begun.items() if (rows := found())}
 
 
+def read_sources(selection: Selection, window: Window) -> list[str]:
+    """Return who sent the requests of a window, most first."""
+    rows = reading.rows(_HERE / "latency_sources.sql", {**range_of(window), **selection.filters()})
+    return [str(row["source"]) for row in rows]
+
+
 def read_behind(selection: Selection, view: LatencyView, picked: Picked) -> list[dict[str, Any]]:
     """Return the requests behind a point or bin, nearest to its value first."""
     window = Window(picked.from_ms, picked.to_ms, 1)

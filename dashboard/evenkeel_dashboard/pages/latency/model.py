@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evenkeel.engines.reported import silent_sources
+
 Row = Mapping[str, Any]
+
+# The column of each measure, if it has another name.
+_FIELDS = {"itl": "itl_p99_s"}
 
 DEFINITIONS = {
     "ours": "evenkeel",
@@ -111,6 +116,24 @@ NOTHING_ABOVE_S = 1e9
 def meaning(measure: str, definition: str) -> str:
     """Return a definition of a measure in words."""
     return _MEANINGS.get((measure, definition), _OURS.get(measure, ""))
+
+
+def missing_words(sources: Sequence[str], measure: str) -> str:
+    """Return why no request of a range has a measure, and what to do.
+
+    Args:
+        sources: Who sent the requests, as in `requests.source`.
+        measure: The measure.
+    """
+    if not sources:
+        return (
+            "Choose a longer range, or set the filters to all. What engines count themselves is "
+            "on the Engine page."
+        )
+    silent = silent_sources(sources, _FIELDS.get(measure, f"{measure}_s"))
+    if len(silent) < len(sources):
+        return "Choose a longer range, or set the filters to all."
+    return f"It is not reported by {' and '.join(silent)}, which sent this range's requests."
 
 
 def differs(measure: str, definition: str) -> bool:

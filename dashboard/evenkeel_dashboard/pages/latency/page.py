@@ -29,6 +29,7 @@ from evenkeel_dashboard.pages.latency.data import (
     definitions_later,
     read_behind,
     read_latency,
+    read_sources,
 )
 from evenkeel_dashboard.pages.latency.figures import (
     add_threshold,
@@ -51,6 +52,7 @@ from evenkeel_dashboard.pages.latency.model import (
     differs,
     heat,
     meaning,
+    missing_words,
 )
 
 SHOWN = ("p50", "p95", "p99")
@@ -88,7 +90,7 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
             markup.hint(
                 "No request in this range has this value",
                 f"{MEASURES[view.measure]}, {meaning(view.measure, view.definition)}. "
-                "Choose a longer range, or set the filters to all.",
+                + missing_words(read_sources(selection, window), view.measure),
             )
         )
         return

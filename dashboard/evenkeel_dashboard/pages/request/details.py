@@ -8,8 +8,11 @@ from typing import Any
 
 import streamlit as st
 
+from evenkeel.engines.engine_map import title_of
+from evenkeel.engines.reported import OURS
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.reported import said
 from evenkeel_dashboard.draw.request_rows import prompt_words, short_id
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.page import selection
@@ -85,27 +88,37 @@ def show_facts(row: Row, attributes: Attributes, canary: reading.Rows | None) ->
 
 def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> list[tuple[str, str]]:
     is_drafted = row["drafted_tokens"] is not None
+    # Others' spans do not say whether a feature of ours was on.
+    off = "off" if row["source"] == OURS else wording.NOT_REPORTED
+
+    def duration(column: str) -> str:
+        return said(wording.seconds(row[column]), row, column)
+
+    def tokens(column: str) -> str:
+        return said(wording.count(row[column]), row, column)
+
     facts = [
         ("model", row["model"]),
+        ("engine", title_of(row["engine"]) if row.get("engine") else wording.NOT_REPORTED),
         ("tenant", row["tenant"] or "–"),
         ("session", row["session_id"] or "–"),
         ("prompt", prompt_words(row)),
         ("SLO class", row["slo_class"] or "–"),
         ("route", row["route"] or "–"),
-        ("TTFT", wording.seconds(row["ttft_s"])),
-        ("TPOT", wording.seconds(row["tpot_s"])),
-        ("ITL p50", gap_words(row["itl_p50_s"])),
-        ("ITL p99", wording.seconds(row["itl_p99_s"])),
-        ("longest pause", wording.seconds(row["stall_s"])),
-        ("total", wording.seconds(row["e2e_s"])),
-        ("input tokens", wording.count(row["input_tokens"])),
-        ("cached tokens", wording.count(row["cached_tokens"])),
-        ("output tokens", wording.count(row["output_tokens"])),
-        ("wasted tokens", wording.count(row["wasted_tokens"] or 0)),
-        ("drafted tokens", wording.count(row["drafted_tokens"]) if is_drafted else "off"),
-        ("accepted tokens", wording.count(row["accepted_tokens"]) if is_drafted else "off"),
-        ("response cache", row["response_cache"] or "off"),
-        ("compression", compression_words(attributes)),
+        ("TTFT", duration("ttft_s")),
+        ("TPOT", duration("tpot_s")),
+        ("ITL p50", said(gap_words(row["itl_p50_s"]), row, "itl_p50_s")),
+        ("ITL p99", duration("itl_p99_s")),
+        ("longest pause", duration("stall_s")),
+        ("total", duration("e2e_s")),
+        ("input tokens", tokens("input_tokens")),
+        ("cached tokens", tokens("cached_tokens")),
+        ("output tokens", tokens("output_tokens")),
+        ("wasted tokens", _wasted_words(row)),
+        ("drafted tokens", wording.count(row["drafted_tokens"]) if is_drafted else off),
+        ("accepted tokens", wording.count(row["accepted_tokens"]) if is_drafted else off),
+        ("response cache", row["response_cache"] or off),
+        ("compression", compression_words(attributes) if row["source"] == OURS else off),
         ("finish reason", row["finish_reason"] or "–"),
         ("precision", _precision(row)),
         ("trace", row["trace_id"]),
@@ -113,6 +126,13 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
     if canary is not None and (checked := canary_words(canary())):
         facts.insert(-2, ("checked without drafts", checked))
     return facts
+
+
+def _wasted_words(row: Row) -> str:
+    """Return wasted tokens: none is 0 for our own runtime, which counts them."""
+    if row["source"] == OURS:
+        return wording.count(row["wasted_tokens"] or 0)
+    return said(wording.count(row["wasted_tokens"]), row, "wasted_tokens")
 
 
 def _precision(row: Row) -> str:

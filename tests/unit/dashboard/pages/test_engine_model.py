@@ -10,9 +10,7 @@ from evenkeel_dashboard.pages.engine.model import (
     Load,
     diagnose,
     load_of,
-    state_rows,
     verdict,
-    waiting_rows,
 )
 from evenkeel_dashboard.pages.engine.outcomes import (
     against_others,
@@ -42,35 +40,6 @@ def test_what_was_not_measured_is_no_data_among_the_signs() -> None:
     values = {s.name: s.value for s in diagnose(Load(0, None, 0.2, None, None)).signs}
     assert values["waiting for KV blocks"] == values["time in steps"] == "no data"
     assert values["requests waiting"] == "0"
-
-
-def test_vllms_metrics_become_the_same_columns() -> None:
-    def row(name: str, value: float, label: str = "") -> dict[str, object]:
-        return {"bucket": 1, "name": f"vllm:{name}", "label": label, "value": value}
-
-    rows = [
-        row("num_requests_running", 3),
-        row("num_requests_waiting", 2),
-        row("num_requests_waiting_by_reason", 2, "capacity"),
-        row("kv_cache_usage_perc", 0.9),
-        row("generation_tokens", 600),
-        row("spec_decode_num_draft_tokens", 10),
-        row("spec_decode_num_accepted_tokens", 7),
-    ]
-    found = state_rows(rows, 60)
-    assert len(found) == 1
-    assert found[0]["output_tokens_per_s"] == 10
-    assert found[0]["acceptance_rate"] == pytest.approx(0.7)
-    assert found[0]["batch_size"] is None, "vLLM's metrics know no steps"
-    waiting = waiting_rows(rows)
-    assert waiting == [{"bucket": 1, "reason": "capacity", "num_waiting": 2}]
-    assert load_of(found, waiting).waiting_for_memory == 2
-    assert load_of([], []) == Load(None, None, None, None, None)
-
-
-def test_an_older_vllm_has_another_name_for_its_kv_usage() -> None:
-    row = {"bucket": 1, "name": "vllm:gpu_cache_usage_perc", "label": "", "value": 0.4}
-    assert state_rows([row], 60)[0]["kv_live_ratio"] == 0.4
 
 
 def test_the_evidence_speaks_for_the_verdict_and_the_advice_names_the_flag() -> None:

@@ -1,0 +1,23 @@
+"""Tells a value that a request's sender never reports from one that just is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenkeel.engines.reported import OURS, is_reported
+from evenkeel_dashboard.draw import wording
+
+
+def said(words: str, row: Mapping[str, Any], *fields: str) -> str:
+    """Return a value's words, or "not reported" if its sender has none of these fields.
+
+    Args:
+        words: The words; only "no data" is replaced.
+        row: A request; without `source` the words stay.
+        fields: The columns that the words come from.
+    """
+    source = row.get("source") or OURS
+    if words != wording.NO_DATA or any(is_reported(source, field) for field in fields):
+        return words
+    return wording.NOT_REPORTED

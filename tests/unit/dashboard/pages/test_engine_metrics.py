@@ -1,0 +1,104 @@
+"""Engines' own metrics in the columns of the step records; what is not reported says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenkeel_dashboard.pages.engine.metrics import (
+    histogram_rows,
+    is_column_reported,
+    names_of,
+    quantile_words,
+    state_rows,
+    waiting_rows,
+)
+from evenkeel_dashboard.pages.engine.model import Load, load_of
+
+
+def row(measure: str, value: float, label: str = "", engine: str = "vllm") -> dict[str, object]:
+    return {"bucket": 1, "engine": engine, "measure": measure, "label": label, "value": value}
+
+
+def test_metrics_become_the_same_columns() -> None:
+    rows = [
+        row("num_running", 3),
+        row("num_waiting", 2),
+        row("num_waiting_by_reason", 2, "capacity"),
+        row("kv_live_ratio", 0.9),
+        row("output_tokens", 600),
+        row("drafted_tokens", 10),
+        row("accepted_tokens", 7),
+        row("prefix_queried_tokens", 100),
+        row("prefix_hit_tokens", 25),
+    ]
+    (found,) = state_rows(rows, 60)
+    assert found["output_tokens_per_s"] == 10
+    assert found["acceptance_rate"] == pytest.approx(0.7)
+    assert found["prefix_hit_ratio"] == 0.25
+    assert found["batch_size"] is None, "metrics know no steps"
+    assert found["num_preempted"] is None, "what was not reported is not 0"
+    waiting = waiting_rows(rows)
+    assert waiting == [{"bucket": 1, "reason": "capacity", "num_waiting": 2}]
+    assert load_of([found], waiting).waiting_for_memory == 2
+    assert load_of([], []) == Load(None, None, None, None, None)
+
+
+def test_two_engines_are_added_up_and_their_ratios_averaged() -> None:
+    rows = [
+        row("num_running", 3),
+        row("num_running", 5, engine="sglang"),
+        row("kv_live_ratio", 0.4),
+        row("kv_live_ratio", 0.8, engine="sglang"),
+        row("acceptance_rate", 0.6, engine="sglang"),
+    ]
+    (found,) = state_rows(rows, 60)
+    assert found["num_running"] == 8
+    assert found["kv_live_ratio"] == pytest.approx(0.6)
+    assert found["acceptance_rate"] == 0.6
+
+
+def test_an_engine_that_counts_only_hits_looked_up_every_prompt_token() -> None:
+    rows = [
+        row("prefix_hit_tokens", 30, engine="sglang"),
+        row("prefill_tokens", 120, engine="sglang"),
+        row("prefix_hit_ratio", 0.9, engine="sglang"),
+    ]
+    assert state_rows(rows, 60)[0]["prefix_hit_ratio"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("column", "engines", "expected"),
+    [
+        ("kv_live_ratio", ["tgi"], False),
+        ("kv_live_ratio", ["tgi", "sglang"], True),
+        ("num_running", ["llama.cpp"], True),
+        ("batch_size", ["vllm"], False),
+        ("batch_size", [], True),
+        ("waiting_by_reason", ["sglang"], False),
+    ],
+)
+def test_a_column_is_reported_by_engines_with_a_metric_for_it(
+    column: str, engines: list[str], expected: bool
+) -> None:
+    assert is_column_reported(column, engines) is expected
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.5, "500 ms"), (0.25, "100 ms"), (0.95, "> 1 s"), (0.0, "0 ms")],
+)
+def test_a_quantile_lies_within_its_bucket(share: float, expected: str) -> None:
+    assert quantile_words([0.1, 0.9, 1.0], [25, 50, 0, 25], share) == expected
+
+
+def test_histograms_say_what_an_engine_does_not_report() -> None:
+    read = [{"engine": "tgi", "measure": "e2e_s", "bounds": [1.0, 2.0], "counts": [10, 0, 0]}]
+    rows = {r.name: r for r in histogram_rows(read, ["tgi"])}
+    assert rows["total"].values[0] == "500 ms" and rows["total"].num_observations == "10"
+    assert rows["time to first token"].values == ("not reported",) * 3
+    assert rows["queue"].values == ("no data",) * 3
+
+
+def test_several_engines_are_a_list_in_words() -> None:
+    assert names_of(["sglang", "tgi", "vllm"]) == "SGLang, Text Generation Inference and vLLM"
+    assert names_of(["vllm"]) == "vLLM"
