@@ -18,6 +18,7 @@ def test_absent_values_have_no_attribute() -> None:
         spans.RESPONSE_MODEL: "m",
         spans.OPERATION: "chat",
         spans.SAMPLE_WEIGHT: 1.0,
+        spans.ENGINE_NAME: "vllm",
     }
 
 

@@ -159,7 +159,7 @@ MISTAKES = [
         "an unknown selector",
         ("      model: support", "      modell: support"),
         "SLO 'chat-ttft': modell is not a key of select; known: model, tenant, slo_class, route, "
-        "prompt_name, prompt_version (slos.yaml:24)",
+        "prompt_name, prompt_version, engine (slos.yaml:24)",
     ),
     (
         "an empty selector",
