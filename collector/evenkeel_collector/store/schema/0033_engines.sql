@@ -59,6 +59,9 @@ FROM (
     )
 );
 
+-- The rollups read it, so it is here and not added at start as other fields are.
+ALTER TABLE requests ADD COLUMN IF NOT EXISTS engine LowCardinality(Nullable(String));
+
 ALTER TABLE requests_1m ADD COLUMN IF NOT EXISTS engine LowCardinality(String) AFTER service,
     MODIFY ORDER BY (model, minute, tenant, slo_class, route, prompt_name, prompt_version, service, engine);
 
