@@ -49,6 +49,7 @@ _DIMENSIONS = {
     "slo_class": "SLO class",
     "route": "route",
     "prompt": "prompt version",
+    "engine": "engine",
     "response_cache": "response cache",
 }
 

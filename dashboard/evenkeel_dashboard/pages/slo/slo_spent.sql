@@ -31,6 +31,7 @@ FROM
         toString(ifNull(route, '')) AS of_route,
         if(prompt_version IS NULL, '', concat(toString(ifNull(prompt_name, '?')), '@',
             toString(prompt_version))) AS of_prompt,
+        toString(ifNull(engine, '')) AS of_engine,
         toString(ifNull(response_cache, '')) AS of_response_cache,
         sum(total) AS total_sum,
         sum(bad) AS bad_sum,
@@ -66,11 +67,11 @@ FROM
     )
     WHERE NOT arrayExists((from_ns, to_ns) -> end_ns >= from_ns AND end_ns < to_ns,
         {corrected_from_ns:Array(Int64)}, {corrected_to_ns:Array(Int64)})
-    GROUP BY of_model, of_tenant, of_slo_class, of_route, of_prompt, of_response_cache
+    GROUP BY of_model, of_tenant, of_slo_class, of_route, of_prompt, of_engine, of_response_cache
 )
 ARRAY JOIN
-    ['', 'model', 'tenant', 'slo_class', 'route', 'prompt', 'response_cache'] AS dimension,
-    ['all', of_model, of_tenant, of_slo_class, of_route, of_prompt, of_response_cache]
+    ['', 'model', 'tenant', 'slo_class', 'route', 'prompt', 'engine', 'response_cache'] AS dimension,
+    ['all', of_model, of_tenant, of_slo_class, of_route, of_prompt, of_engine, of_response_cache]
         AS cohort
 WHERE cohort != ''
 GROUP BY dimension, cohort
