@@ -145,6 +145,54 @@ def test_blocks_in_use_with_nothing_running_are_a_leak(
     book.close()
 
 
+@pytest.mark.parametrize(
+    ("metric", "labels", "value", "states"),
+    [
+        pytest.param("sglang:token_usage", {"model_name": "m"}, 0.9, ["firing"], id="SGLang"),
+        pytest.param(
+            "nv_trt_llm_kv_cache_block_metrics",
+            {"model": "m", "kv_cache_block_type": "fraction"},
+            0.9,
+            ["firing"],
+            id="Triton, by label",
+        ),
+        pytest.param(
+            "nv_trt_llm_kv_cache_block_metrics",
+            {"model": "m", "kv_cache_block_type": "max"},
+            2048.0,
+            [],
+            id="another label of the same metric",
+        ),
+        pytest.param("tgi_queue_size", {}, 9.0, [], id="an engine without it"),
+    ],
+)
+def test_a_rule_that_names_vllms_gauge_is_about_every_engines(
+    client: Any,
+    tmp_path: Path,
+    metric: str,
+    labels: dict[str, str],
+    value: float,
+    states: list[str],
+) -> None:
+    engine_rows(client, *((metric, "e:1", labels, age, value) for age in (20, 10)))
+    text = f"{slo_text(metric='availability')}---\n{find_template('kv-live-vllm').text}"
+    evaluator(client, tmp_path, text).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    assert [alert.life.state.value for alert in book.alerts()] == states
+    book.close()
+
+
+def test_a_gauge_may_be_named_as_we_name_it(client: Any, tmp_path: Path) -> None:
+    engine_rows(client, ("llamacpp:requests_deferred", "e:1", {}, 10, 30.0))
+    rule = "---\napiVersion: evenkeel/v1\nkind: Rule\nmetadata: {name: queue}\nspec:\n"
+    rule += "  gauge: {metric: num_waiting, op: gt, value: 10, over: 5m}\n"
+    evaluator(client, tmp_path, slo_text(metric="availability") + rule).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    (alert,) = book.alerts()
+    assert alert.details.annotations["summary"] == "queue: num_waiting is 30 on e:1, above 10"
+    book.close()
+
+
 def test_compared_near_hits_have_an_upper_bound(client: Any) -> None:
     def span(verdict: str, similarity: str, outcome: str, reason: str = "") -> list[Any]:
         attributes = {"evenkeel.cache.similarity": similarity, "evenkeel.response_cache": outcome}
