@@ -37,6 +37,7 @@ from tests.fixtures.collector_process import (
     running_collector,
     start_collector,
 )
+from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -49,7 +50,10 @@ MODES = ("kill", "bodies", "stopped", "disk", "torn")
 BAD = ("_lost", "_that_lost", "_doubled", "_5xx", "crashed", "quarantined", "_too_much", "damaged")
 # Memory flat: between the first quarter of the mutated bodies and the last.
 MAX_GROWN_MIB = 64
+# Half of the senders send log records; each record is a row of `logs`.
+OF_LOGS = "-logs"
 COUNTS = {
+    "logs": "SELECT ServiceName, count() FROM logs GROUP BY 1",
     "spans": "SELECT ServiceName, count() FROM spans GROUP BY 1",
     "requests": "SELECT service, count() FROM requests GROUP BY 1",
     "requests_1m": "SELECT service, sum(num_requests) FROM requests_1m GROUP BY 1",
@@ -58,11 +62,17 @@ COUNTS = {
 
 
 class Sender(threading.Thread):
-    """Sends uniquely named requests, and records which were acknowledged."""
+    """Sends uniquely named requests, and records which were acknowledged.
 
-    def __init__(self, prefix: str, url: str) -> None:
+    Args:
+        prefix: Of the requests' names.
+        url: The collector's.
+        suffix: Of the names; OF_LOGS if log records are sent.
+    """
+
+    def __init__(self, prefix: str, url: str, suffix: str = "") -> None:
         super().__init__()
-        self._prefix, self._url = prefix, url
+        self._prefix, self._url, self._suffix = prefix, url, suffix
         self.sent: set[str] = set()
         self.acknowledged: set[str] = set()
         self.statuses = Counter[int]()
@@ -72,11 +82,15 @@ class Sender(threading.Thread):
         """Send until told to stop, or until the collector is gone."""
         with httpx.Client(timeout=30) as client:
             while not self.is_stopping.is_set():
-                name = f"{self._prefix}-{len(self.sent)}"
-                body = trace_request(SPANS_A_REQUEST, REQUEST, service=name).SerializeToString()
+                name = f"{self._prefix}-{len(self.sent)}{self._suffix}"
+                if self._suffix == OF_LOGS:
+                    path, build = "/v1/logs", logs_request
+                else:
+                    path, build = "/v1/traces", trace_request
+                body = build(SPANS_A_REQUEST, REQUEST, service=name).SerializeToString()
                 self.sent.add(name)
                 try:
-                    answer = client.post(f"{self._url}/v1/traces", content=body, headers=PROTOBUF)
+                    answer = client.post(f"{self._url}{path}", content=body, headers=PROTOBUF)
                 except httpx.HTTPError:
                     return
                 self.statuses[answer.status_code] += 1
@@ -87,7 +101,10 @@ class Sender(threading.Thread):
 
 
 def start_senders(label: str, url: str) -> list[Sender]:
-    senders = [Sender(f"{label}-{number}", url) for number in range(NUM_SENDERS)]
+    senders = [
+        Sender(f"{label}-{number}", url, OF_LOGS if number % 2 else "")
+        for number in range(NUM_SENDERS)
+    ]
     for sender in senders:
         sender.start()
     return senders
@@ -111,12 +128,17 @@ def wait_drained(data_dir: Path, collector: CollectorProcess) -> None:
 
 
 def compare(rows: Any, sent: set[str], acknowledged: set[str]) -> dict[str, int]:
-    """Return the number of lost and of duplicated spans, by table."""
-    result = {"acknowledged_spans": len(acknowledged) * SPANS_A_REQUEST}
+    """Return the number of lost and of duplicated spans and log records, by table."""
+    records = {name for name in acknowledged if name.endswith(OF_LOGS)}
+    result = {
+        "acknowledged_spans": len(acknowledged - records) * SPANS_A_REQUEST,
+        "acknowledged_records": len(records) * SPANS_A_REQUEST,
+    }
     for table, sql in COUNTS.items():
         found = dict(rows(sql))
         result[f"{table}_lost"] = sum(
-            max(SPANS_A_REQUEST - found.get(name, 0), 0) for name in acknowledged
+            max(SPANS_A_REQUEST - found.get(name, 0), 0)
+            for name in (records if table == "logs" else acknowledged - records)
         )
         result[f"{table}_doubled"] = sum(
             max(count - SPANS_A_REQUEST, 0) for name, count in found.items() if name in sent

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,6 +34,15 @@ NUM_BODIES = 16
 SPAN_BYTES = 838
 READY_TIMEOUT_S = 60
 DRAIN_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class BodySeries:
+    """What is sent: the endpoint, the table it fills, and the maker of bodies."""
+
+    path: str
+    table: str
+    build: Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,9 @@ def build_body(num_spans: int, seed: int) -> bytes:
     return request.SerializeToString()
 
 
+SPANS = BodySeries("/v1/traces", "spans", build_body)
+
+
 def make_unique(body: bytes) -> bytes:
     """Return the request with an extra empty resource: identical bodies would count once."""
     extra = ExportTraceServiceRequest()
@@ -90,7 +103,7 @@ def make_unique(body: bytes) -> bytes:
     return body + extra.SerializeToString()
 
 
-def send(url: str, bodies: list[bytes], num_requests: int) -> list[float]:
+def send(url: str, bodies: list[bytes], num_requests: int, path: str = SPANS.path) -> list[float]:
     """Send requests over one connection; return how long each took to be acknowledged."""
     address = urlsplit(url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
@@ -99,7 +112,7 @@ def send(url: str, bodies: list[bytes], num_requests: int) -> list[float]:
     for index in range(num_requests):
         body = make_unique(bodies[index % len(bodies)])
         begin_s = time.perf_counter()
-        connection.request("POST", "/v1/traces", body, headers)
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         answer.read()
         if answer.status == 503:
@@ -111,9 +124,11 @@ def send(url: str, bodies: list[bytes], num_requests: int) -> list[float]:
     return latencies_s
 
 
-def run(num_spans: int, spans_a_request: int, num_senders: int) -> Figures:
+def run(
+    num_spans: int, spans_a_request: int, num_senders: int, series: BodySeries = SPANS
+) -> Figures:
     """Measure one collector, from start to drained."""
-    bodies = [build_body(spans_a_request, seed) for seed in range(NUM_BODIES)]
+    bodies = [series.build(spans_a_request, seed) for seed in range(NUM_BODIES)]
     num_requests = max(1, num_spans // spans_a_request // num_senders)
     with tempfile.TemporaryDirectory(prefix=f"ingest-{uuid.uuid4().hex[:6]}") as folder:
         command = [
@@ -128,16 +143,16 @@ def run(num_spans: int, spans_a_request: int, num_senders: int) -> Figures:
             addresses = json.loads(process.stdout.readline())
             collector = psutil.Process(process.pid)
             client = clickhouse_connect.get_client(dsn=addresses["query_url"], database="evenkeel")
-            send(addresses["http_url"], bodies, 2)  # warm-up
-            wait_stored(client, 2 * spans_a_request)
+            send(addresses["http_url"], bodies, 2, series.path)  # warm-up
+            wait_stored(client, 2 * spans_a_request, series.table)
             cpu_before = sum(collector.cpu_times()[:2])
             begin_s = time.perf_counter()
             with multiprocessing.Pool(num_senders) as pool:
-                tasks = [(addresses["http_url"], bodies, num_requests)] * num_senders
+                tasks = [(addresses["http_url"], bodies, num_requests, series.path)] * num_senders
                 latencies_s = sorted(chain.from_iterable(pool.starmap(send, tasks)))
             sent_s = time.perf_counter()
             num_sent = len(latencies_s) * spans_a_request
-            stored = wait_stored(client, num_sent + 2 * spans_a_request)
+            stored = wait_stored(client, num_sent + 2 * spans_a_request, series.table)
             end_s = time.perf_counter()
             cpu_s = sum(collector.cpu_times()[:2]) - cpu_before
             resident = collector.memory_info().rss
@@ -185,11 +200,12 @@ def run_rotel(
         )
 
 
-def wait_stored(client: object, num_spans: int) -> int:
-    """Return the number of stored spans once it is `num_spans`, or at the timeout."""
+def wait_stored(client: object, num_spans: int, table: str = SPANS.table) -> int:
+    """Return the number of a table's rows once it is `num_spans`, or at the timeout."""
     deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
     while True:
-        stored = int(client.query("SELECT count() FROM spans").first_row[0])  # type: ignore[attr-defined]
+        found = client.query(f"SELECT count() FROM {table}")  # type: ignore[attr-defined]
+        stored = int(found.first_row[0])
         if stored >= num_spans or time.monotonic() > deadline_s:
             return stored
         time.sleep(0.05)

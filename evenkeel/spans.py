@@ -116,6 +116,9 @@ EVAL_RUN_VERDICT = "evenkeel.eval.run_verdict"
 EVAL_BASELINE_TEXT = "evenkeel.eval.baseline_text"
 EVAL_CANDIDATE_TEXT = "evenkeel.eval.candidate_text"
 
+# On a span that the collector made of a log event: the event's name.
+FROM_EVENT = "evenkeel.from_event"
+
 # Control spans: one SPAN_CONTROL per step, from its start until its effect is known.
 CONTROL_LEVER = "evenkeel.control.lever"
 CONTROL_LEVEL = "evenkeel.control.level"

@@ -1,4 +1,4 @@
-"""Checks a received OTLP trace body and flattens it into the bytes that the log keeps.
+"""Checks a received body of spans or log records and flattens it into the bytes the log keeps.
 
 upb, which is stricter than the store, parses the body and encodes it again, so that the store never
 sees an encoding that two parsers could read differently.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,23 +22,42 @@ import re2
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 COMMON = "opentelemetry.proto.common.v1"
 
 
-# An attribute's value (field 2) that is an empty array (field 5), as protobuf encodes it. Every
-# value starts with the tag, where RE2 would stop: searching for the rest takes a tenth of it.
-_VALUE_TAG = 0x12
+# An attribute's value (field 2) or a log record's body (field 5) that is an empty array (field 5),
+# as protobuf encodes it. Every value starts with the tag, where RE2 would stop: searching for the
+# rest takes a tenth of it.
+_VALUE_TAGS = (0x12, 0x2A)
 _EMPTY_ARRAY = re2.compile(re2.escape(b"\x02\x2a\x00"))
 
 
 class MalformedError(ValueError):
-    """The body is not an OTLP trace request."""
+    """The body is not an OTLP request of its signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedCall:
+    """A call that a log event describes, whose span may still come: encoded as that span.
+
+    Attributes:
+        trace_id: In hex, as the store has it.
+        span_id: In hex.
+        payload: A whole ExportTraceServiceRequest.
+    """
+
+    trace_id: str
+    span_id: str
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +67,8 @@ class CheckedBody:
     payload: bytes
     num_spans: int = 0
     num_points: int = 0
+    num_records: int = 0
+    awaited: Sequence[AwaitedCall] = ()
 
 
 # Changes a parsed trace request in place and returns its encoding: redaction, sampling, tenant.
@@ -66,42 +87,53 @@ def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
     Raises:
         MalformedError: If upb cannot parse it.
     """
+    payload, message = flatten_protobuf(TRACE_REQUEST, body, finish)
+    return CheckedBody(payload, _count_spans(message))
+
+
+def flatten_protobuf(kind: RequestKind, body: bytes, finish: Finish) -> tuple[bytes, Any]:
+    """Return a request's canonical encoding, and the message as `finish` left it.
+
+    Raises:
+        MalformedError: If upb cannot parse it.
+    """
     try:
-        message = _FlatRequest.FromString(body)
+        message = kind.flat.FromString(body)
     except DecodeError as error:
-        raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
+        raise MalformedError(f"not an OTLP {kind.name}: {error}") from error
     if len(UnknownFieldSet(message)):
         # At the top level they could be mistaken for the log's own fields (log/segment_format.py).
         message.DiscardUnknownFields()
-    if _has_empty_array(body):
-        # The store could not distinguish it from no value.
-        return _flatten_body(body, finish)
-    num_spans = _count_spans(message)
+    # The store could not distinguish an empty array from no value.
+    if not _has_empty_array(body):
+        try:
+            return finish(message), message
+        except EncodeError:
+            pass
     try:
-        return CheckedBody(finish(message), num_spans)
-    except EncodeError:
-        return _flatten_body(body, finish)
+        message = kind.full.FromString(body)
+    except DecodeError as error:
+        raise MalformedError(f"not an OTLP {kind.name}: {error}") from error
+    return flatten_message(kind, message, finish), message
 
 
-def _has_empty_array(body: bytes) -> bool:
-    return any(body[match.start() - 1] == _VALUE_TAG for match in _EMPTY_ARRAY.finditer(body))
+def flatten_message(kind: RequestKind, message: Any, finish: Finish) -> bytes:
+    """Return the canonical encoding of an already parsed request; the message becomes it."""
+    message.DiscardUnknownFields()
+    # Before flattening: in JSON text, names and values can no longer be distinguished.
+    finish(message)
+    for value in kind.values(message):
+        _flatten(value)
+    return serialize(message)
 
 
 def check_message(message: ExportTraceServiceRequest, finish: Finish = serialize) -> CheckedBody:
     """Return the canonical form of an already parsed request, such as one from JSON."""
-    message.DiscardUnknownFields()
-    # Before flattening: in JSON text, names and values can no longer be distinguished.
-    finish(message)
-    for value in _values(message):
-        _flatten(value)
-    return CheckedBody(serialize(message), _count_spans(message))
+    return CheckedBody(flatten_message(TRACE_REQUEST, message, finish), _count_spans(message))
 
 
-def _flatten_body(body: bytes, finish: Finish) -> CheckedBody:
-    try:
-        return check_message(ExportTraceServiceRequest.FromString(body), finish)
-    except DecodeError as error:
-        raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
+def _has_empty_array(body: bytes) -> bool:
+    return any(body[match.start() - 1] in _VALUE_TAGS for match in _EMPTY_ARRAY.finditer(body))
 
 
 def _count_spans(message: Any) -> int:
@@ -110,7 +142,7 @@ def _count_spans(message: Any) -> int:
     )
 
 
-def _values(message: ExportTraceServiceRequest) -> Iterator[Any]:
+def _span_values(message: ExportTraceServiceRequest) -> Iterator[Any]:
     for resource_spans in message.resource_spans:
         yield from (pair.value for pair in resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
@@ -118,6 +150,16 @@ def _values(message: ExportTraceServiceRequest) -> Iterator[Any]:
                 yield from (pair.value for pair in span.attributes)
                 for holder in (*span.events, *span.links):
                     yield from (pair.value for pair in holder.attributes)
+
+
+def _record_values(message: ExportLogsServiceRequest) -> Iterator[Any]:
+    for resource_logs in message.resource_logs:
+        yield from (pair.value for pair in resource_logs.resource.attributes)
+        for scope_logs in resource_logs.scope_logs:
+            yield from (pair.value for pair in scope_logs.scope.attributes)
+            for record in scope_logs.log_records:
+                yield record.body
+                yield from (pair.value for pair in record.attributes)
 
 
 def _flatten(value: Any) -> None:
@@ -168,8 +210,8 @@ def _to_json(value: Any) -> Any:
     return getattr(value, kind)
 
 
-def _build_flat_request() -> Any:
-    """Return the request class whose arrays hold scalars, and whose maps cannot be encoded."""
+def _build_flat_requests(names: Iterable[str]) -> Iterator[Any]:
+    """Yield the request classes whose arrays hold scalars, and whose maps cannot be encoded."""
     pool = descriptor_pool.DescriptorPool()
     deep = descriptor_pb2.FileDescriptorProto(
         name="deep.proto", package="evenkeel", syntax="proto2"
@@ -181,15 +223,16 @@ def _build_flat_request() -> Any:
         label=descriptor_pb2.FieldDescriptorProto.LABEL_REQUIRED,
     )
     pool.Add(deep)
-    for module in (common_pb2, resource_pb2, trace_pb2, trace_service_pb2):
+    for module in (
+        common_pb2, resource_pb2, trace_pb2, trace_service_pb2, logs_pb2, logs_service_pb2,
+    ):  # fmt: skip
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         if module is common_pb2:
             _bound_nesting(file)
         pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName(ExportTraceServiceRequest.DESCRIPTOR.full_name)
-    )
+    for name in names:
+        yield message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
 def _bound_nesting(common: Any) -> None:
@@ -208,4 +251,24 @@ def _bound_nesting(common: Any) -> None:
     messages["ArrayValue"].field[0].type_name = f".{COMMON}.Scalar"
 
 
-_FlatRequest = _build_flat_request()
+@dataclass(frozen=True, slots=True)
+class RequestKind:
+    """One signal's request: its class, the class without nesting, and its attributes' values."""
+
+    name: str
+    full: Any
+    flat: Any
+    values: Callable[[Any], Iterator[Any]]
+
+
+_FLAT = tuple(
+    _build_flat_requests(
+        each.DESCRIPTOR.full_name for each in (ExportTraceServiceRequest, ExportLogsServiceRequest)
+    )
+)
+TRACE_REQUEST = RequestKind(
+    "ExportTraceServiceRequest", ExportTraceServiceRequest, _FLAT[0], _span_values
+)
+LOGS_REQUEST = RequestKind(
+    "ExportLogsServiceRequest", ExportLogsServiceRequest, _FLAT[1], _record_values
+)

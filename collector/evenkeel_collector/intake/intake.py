@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from google.rpc import code_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.awaited_calls import AwaitedCalls
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
@@ -82,6 +83,7 @@ class Intake:
     meter: TenantMeter
     memory: MemoryBudget
     readiness: Readiness
+    awaited: AwaitedCalls
     # Bodies being stored, by digest: a duplicate that arrives meanwhile shares the result.
     in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
     # Redacts slow bodies one after another, so that other senders do not wait.
@@ -176,7 +178,7 @@ class Intake:
         if not body.payload:
             return
         begin_s = time.perf_counter()
-        num_rows = body.num_spans + body.num_points
+        num_rows = body.num_spans + body.num_points + body.num_records
         await asyncio.wrap_future(self.log.append(body.payload, num_rows, digest))
         self.readiness.record_accepted()
         self.metrics.acknowledge_seconds.observe(time.perf_counter() - begin_s)
@@ -184,6 +186,10 @@ class Intake:
             self.metrics.spans_accepted.labels(transport).inc(body.num_spans)
         if body.num_points:
             self.metrics.points_accepted.labels(transport).inc(body.num_points)
+        if body.num_records:
+            self.metrics.records_accepted.labels(transport).inc(body.num_records)
+        for call in body.awaited:
+            self.awaited.add(call)
 
     def count_rejected(self, transport: str, error: Exception) -> None:
         """Count a request that was not acknowledged, by reason."""

@@ -39,9 +39,9 @@ def check_json(body: bytes, finish: Finish = serialize) -> CheckedBody:
     message = ExportTraceServiceRequest()
     try:
         for span in _spans(document):
-            _rewrite_ids(span)
-            for link in _items(span, "links"):
-                _rewrite_ids(link)
+            rewrite_ids(span)
+            for link in items_of(span, "links"):
+                rewrite_ids(link)
         json_format.ParseDict(document, message, ignore_unknown_fields=True)
         return check_message(message, finish)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
@@ -71,7 +71,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _items(holder: dict[str, Any], *names: str) -> list[dict[str, Any]]:
+def items_of(holder: dict[str, Any], *names: str) -> list[dict[str, Any]]:
     """Return the objects in the first of these fields that exists; skip other shapes."""
     for name in names:
         items = holder.get(name)
@@ -83,13 +83,13 @@ def _items(holder: dict[str, Any], *names: str) -> list[dict[str, Any]]:
 def _spans(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         span
-        for resource_spans in _items(document, "resourceSpans", "resource_spans")
-        for scope_spans in _items(resource_spans, "scopeSpans", "scope_spans")
-        for span in _items(scope_spans, "spans")
+        for resource_spans in items_of(document, "resourceSpans", "resource_spans")
+        for scope_spans in items_of(resource_spans, "scopeSpans", "scope_spans")
+        for span in items_of(scope_spans, "spans")
     ]
 
 
-def _rewrite_ids(holder: dict[str, Any]) -> None:
+def rewrite_ids(holder: dict[str, Any]) -> None:
     """Convert hex ids to the base64 that proto3 JSON expects."""
     for name in ID_FIELDS:
         text = holder.get(name)

@@ -1,4 +1,4 @@
-"""Processes every trace request before the log: tenant, sampling of detail, redaction."""
+"""Processes every request before the log: tenant, sampling of detail, redaction."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from evenkeel_collector.intake.canonical import Finish
 from evenkeel_collector.intake.metric_points import Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
+from evenkeel_collector.redaction.frames import LOGS
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -51,6 +52,11 @@ class IntakePipeline:
         """Return a copy for the event loop: it raises OverBudgetError if redaction is slow."""
         return IntakePipeline(self._redactor, self._sampler, self._metrics, is_hasty=True)
 
+    @property
+    def is_hasty(self) -> bool:
+        """Whether to raise OverBudgetError rather than keep others waiting."""
+        return self._is_hasty
+
     def redact_metrics(self, message: Any, tenant: str | None) -> None:
         """Remove secrets from an ExportMetricsServiceRequest in place."""
         self._count(redact_metrics(message, self._redactor, tenant, is_hasty=self._is_hasty))
@@ -80,6 +86,29 @@ class IntakePipeline:
             return redacted.payload
 
         return finish
+
+    def finish_logs_for(self, tenant: str | None) -> Finish:
+        """Return the processing of log records for a sender that proved this tenant, or none."""
+
+        def finish(message: Any) -> bytes:
+            if tenant is not None:
+                claim_logs(message, tenant)
+            redacted = self._redactor.redact(message, tenant, shape=LOGS, is_hasty=self._is_hasty)
+            self._count(redacted.counts)
+            return redacted.payload
+
+        return finish
+
+
+def claim_logs(message: Any, tenant: str) -> None:
+    """Write the proven tenant to every resource, overwriting what records claim."""
+    for resource_logs in message.resource_logs:
+        attributes = resource_logs.resource.attributes
+        if not _overwrite(attributes, tenant)[0]:
+            attributes.add(key=spans.TENANT).value.string_value = tenant
+        for scope_logs in resource_logs.scope_logs:
+            for record in scope_logs.log_records:
+                _overwrite(record.attributes, tenant)
 
 
 def claim(message: Any, tenant: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenkeel_collector.intake.canonical import CheckedBody, check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
+from evenkeel_collector.intake.otlp_logs import check_logs_json, check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
 from evenkeel_collector.intake.pipeline import IntakePipeline
 
@@ -47,6 +48,18 @@ SIGNALS = (
             ),
             JSON: lambda body, pipeline, tenant: check_metrics_json(
                 body, tenant, pipeline.redact_metrics
+            ),
+        },
+    ),
+    Signal(
+        path="/v1/logs",
+        grpc_service=f"{_SERVICES}.logs.v1.LogsService",
+        parsers={
+            PROTOBUF: lambda body, pipeline, tenant: check_logs_protobuf(
+                body, pipeline.finish_logs_for(tenant), is_hasty=pipeline.is_hasty
+            ),
+            JSON: lambda body, pipeline, tenant: check_logs_json(
+                body, pipeline.finish_logs_for(tenant), is_hasty=pipeline.is_hasty
             ),
         },
     ),

@@ -1,8 +1,9 @@
-"""Maps byte ranges of an encoded trace request to the spans and attributes that contain them.
+"""Maps byte ranges of an encoded OTLP request to the records and attributes that contain them.
 
 One search over a whole encoded request is ten times cheaper than checking each attribute; this
 module maps its hits back to the few attributes that must be checked. Only the frames of the outer
-messages are read (opentelemetry-proto 1.x: ResourceSpans, ScopeSpans and Span).
+messages are read (opentelemetry-proto 1.x: ResourceSpans, ScopeSpans and Span; ResourceLogs,
+ScopeLogs and LogRecord, which have the same numbers but for the attributes).
 """
 
 from __future__ import annotations
@@ -14,9 +15,25 @@ from dataclasses import dataclass
 FIELD_RESOURCE_SPANS = 1
 FIELD_SCOPE_SPANS = 2
 FIELD_SPANS = 2
-FIELD_ATTRIBUTES = 9
 SPAN_TAG = FIELD_SPANS << 3 | 2
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the fields of one signal's request are called, outermost first.
+
+    `attributes` is the number of the record's field of attributes.
+    """
+
+    resources: str
+    scopes: str
+    records: str
+    attributes: int
+
+
+TRACES = Shape("resource_spans", "scope_spans", "spans", 9)
+LOGS = Shape("resource_logs", "scope_logs", "log_records", 6)
 
 
 class UnframedError(ValueError):
@@ -25,9 +42,9 @@ class UnframedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SpanPath:
-    """A span by its indexes; without `span` the scope itself, without `scope` the resource.
+    """A span or log record by its indexes; without `span` the scope, without `scope` the resource.
 
-    `attributes` are the only parts of the span that were hit; None: others were hit, too.
+    `attributes` are the only parts of it that were hit; None: others were hit, too.
     """
 
     resource: int
@@ -41,6 +58,7 @@ class _Hits:
     """Byte ranges in ascending order, consumed from the left as frames are read."""
 
     ranges: Sequence[tuple[int, int]]
+    attributes: int  # the field's number in a record
     next: int = 0
     start: int = 0  # of the next range, or less
 
@@ -55,17 +73,20 @@ class _Hits:
         return self.start < end
 
 
-def locate(payload: bytes, ranges: Sequence[tuple[int, int]]) -> Iterator[SpanPath]:
-    """Yield the parts of an encoded ExportTraceServiceRequest that overlap the byte ranges.
+def locate(
+    payload: bytes, ranges: Sequence[tuple[int, int]], shape: Shape = TRACES
+) -> Iterator[SpanPath]:
+    """Yield the parts of an encoded request that overlap the byte ranges.
 
     Args:
         payload: A request that protobuf itself wrote.
         ranges: (start, end) offsets, ascending and disjoint.
+        shape: The request's signal.
 
     Raises:
         UnframedError: If a range lies in an unknown field of the request, or a group is met.
     """
-    hits = _Hits(ranges)
+    hits = _Hits(ranges, shape.attributes)
     resource = -1
     for field, start, end in _fields(payload, 0, len(payload)):
         if field == FIELD_RESOURCE_SPANS:
@@ -136,9 +157,9 @@ def _attributes(payload: bytes, start: int, end: int, hits: _Hits) -> Sequence[i
     range_start, range_end = hits.ranges[index]
     while start < end and range_start < end:
         field, _, stop = _field(payload, start)
-        attribute += field == FIELD_ATTRIBUTES
+        attribute += field == hits.attributes
         if range_start < stop:
-            if field != FIELD_ATTRIBUTES:
+            if field != hits.attributes:
                 return None
             touched.append(attribute)
         start = stop

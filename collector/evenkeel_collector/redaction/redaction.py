@@ -1,4 +1,4 @@
-"""Removes secrets, prompts and answers from a trace request before it is written anywhere.
+"""Removes secrets, prompts and answers from traces and logs before they are written anywhere.
 
     redactor = Redactor(load_rules(path), settings.hash_key, settings.content_tenants)
     redacted = redactor.redact(message, tenant)   # changes the message in place
@@ -11,27 +11,28 @@ needed anyway; only the parts that this search hit are checked attribute by attr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from pydantic import SecretStr
 
-from evenkeel import spans
+from evenkeel import conventions, spans
 from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.rules import Action, compile_bytes
 from evenkeel.privacy.text import MIN_BYTES, OVER_BUDGET, RedactionTally, TextRedactor, Tokens
-from evenkeel_collector.redaction.frames import SpanPath, UnframedError, locate
-from evenkeel_collector.redaction.repeated_fields import remove
-from evenkeel_collector.redaction.rules import (
-    CONTENT,
-    KeyRule,
-    Rules,
-    glob_to_pattern,
-    literal_part,
+from evenkeel_collector.redaction.frames import (
+    TRACES,
+    Shape,
+    SpanPath,
+    UnframedError,
+    locate,
 )
+from evenkeel_collector.redaction.patterns import any_of, is_in, prefilter_of
+from evenkeel_collector.redaction.repeated_fields import remove
+from evenkeel_collector.redaction.rules import CONTENT, KeyRule, Rules
 
 EVERY_TENANT = "*"
 MIN_KEY_BYTES = 16
@@ -61,6 +62,7 @@ class _Name:
     text: str  # the name itself, without any secret in it
     rule: KeyRule | None
     is_content: bool
+    is_agent_content: bool  # only in an agent's log event
     is_dropped: bool
 
 
@@ -70,13 +72,15 @@ class _Pass:
 
     tenant: str | None
     tally: RedactionTally
+    shape: Shape
+    is_by_agent: bool = False
     stores_content: bool = False
     has_secrets: bool = False  # False: no value rule matches anywhere in the part
     depth: int = 0
 
 
 class Redactor:
-    """Applies rules to trace requests; thread-safe.
+    """Applies rules to requests with spans or log records; thread-safe.
 
     Attributes:
         rule_names: Every possible key of `Redacted.counts`.
@@ -112,11 +116,13 @@ class Redactor:
         self.rule_names = (CONTENT, TOO_DEEP, OVER_BUDGET, *rule_names)
         self._tokens = Tokens(key, rule_names)
         self._text = TextRedactor(rules.values, self._tokens)
-        self._key_patterns = [(rule, _any_of(rule.names)) for rule in rules.keys]
-        self._content = _any_of(rules.content.names)
-        self._exceptions = _any_of(rules.content.exceptions)
-        self._content_events = _any_of(rules.content.events)
-        self.prefilter = self._prefilter_pattern()
+        self._key_patterns = [(rule, any_of(rule.names)) for rule in rules.keys]
+        self._content = any_of(rules.content.names)
+        self._exceptions = any_of(rules.content.exceptions)
+        self._content_events = any_of(rules.content.events)
+        self._agents = any_of(rules.content.agents)
+        self._agent_content = any_of(rules.content.agent_names)
+        self.prefilter = prefilter_of(rules, self._text.prefilter)
         self._prefilter = compile_bytes(self.prefilter)
         self._names: dict[str, _Name] = {}
 
@@ -125,9 +131,14 @@ class Redactor:
         return self._prefilter.search(payload) is not None
 
     def redact(
-        self, message: Any, tenant: str | None = None, *, is_hasty: bool = False
+        self,
+        message: Any,
+        tenant: str | None = None,
+        *,
+        shape: Shape = TRACES,
+        is_hasty: bool = False,
     ) -> Redacted:
-        """Redact an ExportTraceServiceRequest in place and return its encoding.
+        """Redact an export request in place and return its encoding.
 
         Idempotent. Spans, events that are not content, links, order, ids, times and numbers stay.
         Fields unknown to the message's schema are removed from the parts that are checked. Never
@@ -138,6 +149,7 @@ class Redactor:
             tenant: The tenant that the sender proved with a token; `evenkeel.tenant` is then
                 ignored. None: each span's `evenkeel.tenant`, or else its resource's, decides
                 whether its content is stored.
+            shape: Which signal it is.
             is_hasty: Whether to give up early instead of withholding parts that take too long.
 
         Raises:
@@ -148,18 +160,17 @@ class Redactor:
         ranges = [m.span() for m in islice(self._prefilter.finditer(payload), MAX_RANGES)]
         if not ranges:
             return Redacted(payload, {})
-        state = _Pass(
-            tenant, RedactionTally(budget=CpuBudget(len(payload), self._clock, is_hasty=is_hasty))
-        )
+        budget = CpuBudget(len(payload), self._clock, is_hasty=is_hasty)
+        state = _Pass(tenant, RedactionTally(budget=budget), shape)
         num_bytes_removed = 0
         places: Iterable[SpanPath]
         try:
             if len(ranges) == MAX_RANGES:
                 raise UnframedError("too many hits")
-            places = list(locate(payload, ranges))
+            places = list(locate(payload, ranges, shape))
         except UnframedError:
             num_bytes_removed = _discard_unknown(message)
-            places = _every_place(message)
+            places = _every_place(message, shape)
         for place in places:
             num_bytes_removed += self._redact_place(message, place, state)
         if not state.tally.counts and not num_bytes_removed:
@@ -168,27 +179,31 @@ class Redactor:
 
     def _redact_place(self, message: Any, place: SpanPath, state: _Pass) -> int:
         """Redact one part and return the number of bytes of unknown fields removed."""
-        resource_spans = message.resource_spans[place.resource]
-        resource = resource_spans.resource
+        shape = state.shape
+        of_resource = getattr(message, shape.resources)[place.resource]
+        resource = of_resource.resource
         if place.scope is None:
-            self._enter(resource_spans, state, resource.attributes)
+            self._enter(of_resource, state, resource.attributes)
             self._redact_attributes(resource.attributes, state)
-            self._redact_field(resource_spans, "schema_url", state)
-            return _discard_unknown(resource_spans)
-        scope_spans = resource_spans.scope_spans[place.scope]
+            self._redact_field(of_resource, "schema_url", state)
+            return _discard_unknown(of_resource)
+        of_scope = getattr(of_resource, shape.scopes)[place.scope]
         if place.span is None:
-            self._enter(scope_spans, state, resource.attributes)
-            self._redact_attributes(scope_spans.scope.attributes, state)
-            self._redact_field(scope_spans.scope, "name", state)
-            self._redact_field(scope_spans.scope, "version", state)
-            self._redact_field(scope_spans, "schema_url", state)
-            return _discard_unknown(scope_spans)
-        span = scope_spans.spans[place.span]
-        if place.attributes is not None:
-            return self._redact_some(span, place.attributes, state, resource.attributes)
-        self._enter(span, state, span.attributes, resource.attributes)
-        self._redact_span(span, state)
-        return _discard_unknown(span)
+            self._enter(of_scope, state, resource.attributes)
+            self._redact_attributes(of_scope.scope.attributes, state)
+            self._redact_field(of_scope.scope, "name", state)
+            self._redact_field(of_scope.scope, "version", state)
+            self._redact_field(of_scope, "schema_url", state)
+            return _discard_unknown(of_scope)
+        record = getattr(of_scope, shape.records)[place.span]
+        if place.attributes is not None and shape is TRACES:
+            return self._redact_some(record, place.attributes, state, resource.attributes)
+        self._enter(record, state, record.attributes, resource.attributes)
+        if shape is TRACES:
+            self._redact_span(record, state)
+        else:
+            self._redact_log_record(record, state)
+        return _discard_unknown(record)
 
     def _redact_some(
         self, span: Any, indexes: Sequence[int], state: _Pass, resource_attributes: Any
@@ -217,13 +232,26 @@ class Redactor:
             return
         removed = []
         for index, event in enumerate(span.events):
-            if not state.stores_content and _is_in(self._content_events, event.name.encode()):
+            if not state.stores_content and is_in(self._content_events, event.name.encode()):
                 state.tally.counts[CONTENT] += 1
                 removed.append(index)
                 continue
             self._redact_attributes(event.attributes, state)
             self._redact_field(event, "name", state)
         remove(span.events, removed)
+
+    def _redact_log_record(self, record: Any, state: _Pass) -> None:
+        names = [name.encode() for name in _event_names(record)]
+        state.is_by_agent = any(is_in(self._agents, name) for name in names)
+        self._redact_attributes(record.attributes, state)
+        state.is_by_agent = False
+        if not state.stores_content and any(is_in(self._content_events, name) for name in names):
+            state.tally.counts[CONTENT] += record.HasField("body")
+            record.ClearField("body")
+        elif self._drops_value(record.body, state):
+            record.ClearField("body")
+        self._redact_field(record, "event_name", state)
+        self._redact_field(record, "severity_text", state)
 
     def _redact_field(self, holder: Any, name: str, state: _Pass) -> None:
         """Redact a text that is not an attribute and cannot be dropped."""
@@ -243,7 +271,8 @@ class Redactor:
         known = self._names.get(pair.key) or self._learn(pair.key, state)
         if known.is_dropped:
             return True
-        if known.is_content and not state.stores_content:
+        is_content = known.is_content or (known.is_agent_content and state.is_by_agent)
+        if is_content and not state.stores_content:
             state.tally.counts[CONTENT] += 1
             return True
         if known.text != pair.key:
@@ -259,7 +288,8 @@ class Redactor:
         known = _Name(
             text=text.decode(),
             rule=next((r for r, p in self._key_patterns if p.fullmatch(text)), None),
-            is_content=_is_in(self._content, name) and not _is_in(self._exceptions, name),
+            is_content=is_in(self._content, name) and not is_in(self._exceptions, name),
+            is_agent_content=is_in(self._agent_content, name),
             is_dropped=redacted is None,
         )
         if redacted is name and len(key) <= MAX_KNOWN_NAME_LENGTH:
@@ -330,38 +360,14 @@ class Redactor:
                     return pair.value.string_value in self._content_tenants
         return tenant in self._content_tenants
 
-    def _prefilter_pattern(self) -> str:
-        content = self._rules.content
-        names = [*content.names, *(name for rule in self._rules.keys for name in rule.names)]
-        parts = [f"(?i:{_framed(name)})" for name in names]
-        parts += [f"(?i:{glob_to_pattern(literal_part(name))})" for name in content.events]
-        if self._text.prefilter:
-            parts.append(self._text.prefilter)
-        return "|".join(parts)
 
-
-def _framed(name: str) -> str:
-    """Return a pattern that finds an attribute of this name in an encoded request.
-
-    The key is field 1 (tag 0x0A, length, text), and the value after it is field 2 (tag 0x12): so
-    `token` is found without matching every `input_tokens`.
-    """
-    literal = literal_part(name)
-    lead = r"\n[\x00-\xff]{1,2}" if name.startswith(literal) else ""
-    tail = r"\x12" if name.endswith(literal) else ""
-    return lead + glob_to_pattern(literal) + tail
-
-
-def _any_of(globs: Sequence[str]) -> Any:
-    """Return one pattern for all globs, or None if there are none."""
-    if not globs:
-        return None
-    # (?s): names may contain line breaks.
-    return compile_bytes(f"(?is:{'|'.join(glob_to_pattern(glob) for glob in globs)})")
-
-
-def _is_in(pattern: Any, name: bytes) -> bool:
-    return pattern is not None and pattern.fullmatch(name) is not None
+def _event_names(record: Any) -> Iterator[str]:
+    """Yield what may be the name of a log record's event: senders write it in three places."""
+    yield record.event_name
+    yield record.body.string_value
+    for pair in record.attributes:
+        if pair.key == conventions.EVENT_NAME:
+            yield pair.value.string_value
 
 
 def _discard_unknown(message: Any) -> int:
@@ -371,9 +377,9 @@ def _discard_unknown(message: Any) -> int:
     return before - after
 
 
-def _every_place(message: Any) -> Iterable[SpanPath]:
-    for r, resource_spans in enumerate(message.resource_spans):
+def _every_place(message: Any, shape: Shape) -> Iterable[SpanPath]:
+    for r, of_resource in enumerate(getattr(message, shape.resources)):
         yield SpanPath(r)
-        for s, scope_spans in enumerate(resource_spans.scope_spans):
+        for s, of_scope in enumerate(getattr(of_resource, shape.scopes)):
             yield SpanPath(r, s)
-            yield from (SpanPath(r, s, i) for i in range(len(scope_spans.spans)))
+            yield from (SpanPath(r, s, i) for i in range(len(getattr(of_scope, shape.records))))

@@ -29,11 +29,16 @@ Glob = Annotated[str, AfterValidator(_is_glob)]
 
 
 class ContentRule(RulesTable):
-    """Where prompts and answers are found: globs of attribute names and span event names."""
+    """Where prompts and answers are found: globs of attribute names and event names.
+
+    `agents` are names of log events by agents, in which `agent_names` hold content, too.
+    """
 
     names: tuple[Glob, ...]
     exceptions: tuple[Glob, ...] = Field((), alias="except")
     events: tuple[Glob, ...] = ()
+    agents: tuple[Glob, ...] = ()
+    agent_names: tuple[Glob, ...] = ()
 
 
 class KeyRule(RulesTable):

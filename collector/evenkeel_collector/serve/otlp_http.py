@@ -1,4 +1,4 @@
-"""The OTLP/HTTP port: traces and metrics; `/metrics`, `/healthz`, `/readyz`; the operators' API."""
+"""The OTLP/HTTP port: the three signals; `/metrics`, `/healthz`, `/readyz`; operators' API."""
 
 from __future__ import annotations
 

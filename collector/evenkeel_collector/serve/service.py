@@ -17,6 +17,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.store import check_url
+from evenkeel_collector.intake.awaited_calls import AwaitedCalls, CallSettler
 from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.pipeline import IntakePipeline, bad_statuses_of, objectives_of
 from evenkeel_collector.intake.readiness import Readiness
@@ -199,12 +200,13 @@ async def run(
         readiness = Readiness(log, memory)
         intake = Intake(
             log=log, metrics=metrics, pipeline=pipeline, access=control.access,
-            meter=control.meter, memory=memory, readiness=readiness,
+            meter=control.meter, memory=memory, readiness=readiness, awaited=AwaitedCalls(),
         )  # fmt: skip
         grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes, max_connections)
         grpc_port = otlp_grpc.bind(grpc_server, settings.host, settings.grpc_port, tls)
         context = _make_context(settings, storage, log, prepared)
         await _start_slos(stack, context, readiness)
+        stack.push_async_callback(CallSettler(intake.awaited, intake.accept, context.connect).close)
 
         if sockets.query is not None and storage.embedded_path is not None:
             server = _make_query_server(

@@ -55,6 +55,8 @@ WITH
         in_seconds($prefill_s),
         in_seconds($decode_s),
         multiIf(server != '', in_seconds($ttft_s),
+            SpanAttributes['gen_ai.response.time_to_first_chunk'] != '',
+            SpanAttributes['gen_ai.response.time_to_first_chunk'],
             is_clamped OR first_chunk < Timestamp, '',
             toString((toUnixTimestamp64Nano(first_chunk) - toUnixTimestamp64Nano(Timestamp)) / 1e9)),
         multiIf($e2e_s != '', in_seconds($e2e_s), is_clamped, '', toString(Duration / 1e9)),

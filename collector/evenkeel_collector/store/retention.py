@@ -37,6 +37,11 @@ TABLES: Mapping[str, _Table] = {
         "if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],"
         " ResourceAttributes['evenkeel.tenant'])",
     ),
+    "logs": _Table(
+        "TimestampTime",
+        "if(LogAttributes['evenkeel.tenant'] != '', LogAttributes['evenkeel.tenant'],"
+        " ResourceAttributes['evenkeel.tenant'])",
+    ),
     "requests": _Table("toDateTime(time)", "ifNull(tenant, '')"),
     "requests_1m": _Table("minute", "tenant"),
     "requests_1h": _Table("hour", "tenant"),

@@ -39,6 +39,12 @@ class SelfMetrics:
             ["transport"],
             registry=self.registry,
         )
+        self.records_accepted = Counter(
+            "evenkeel_collector_log_records_accepted_total",
+            "Log records acknowledged, that is, written to the log.",
+            ["transport"],
+            registry=self.registry,
+        )
         self.bodies_repeated = Counter(
             "evenkeel_collector_repeated_bodies_total",
             "Bodies acknowledged but not stored: the same bytes were accepted minutes before.",

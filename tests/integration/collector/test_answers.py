@@ -75,7 +75,8 @@ def test_a_body_gets_the_status_of_the_specification_in_its_own_encoding(
     ("method", "path", "status"),
     [
         ("GET", "/v1/metrics", 405),
-        ("POST", "/v1/logs", 404),
+        ("GET", "/v1/logs", 405),
+        ("POST", "/v1development/profiles", 404),
         ("GET", "/v1/traces", 405),
         ("GET", "/nothing", 404),
         ("GET", "/healthz", 200),
@@ -107,8 +108,8 @@ def test_grpc_answers_an_empty_message_also_to_gzip(collector: CollectorProcess)
             GRPC_METHOD, b"\0" * (50 << 20), grpc.Compression.Gzip, "RESOURCE_EXHAUSTED", id="bomb"
         ),
         pytest.param(
-            "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-            b"", None, "UNIMPLEMENTED", id="logs",
+            "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+            b"", None, "UNIMPLEMENTED", id="profiles",
         ),
     ],
 )  # fmt: skip

@@ -37,8 +37,10 @@ def test_nothing_acknowledged_is_lost_in_a_short_durability_run(tmp_path: Path) 
         "kill -9", "mutated bodies", "store stopped", "disk full", "torn log",
     }  # fmt: skip
     assert figures["kill -9"]["acknowledged_spans"] > 0
+    assert figures["kill -9"]["acknowledged_records"] > 0
     assert figures["mutated bodies"]["refused"] > 0
     assert figures["store stopped"]["acknowledged_spans"] > 0
+    assert figures["store stopped"]["acknowledged_records"] > 0
     assert figures["disk full"]["told_to_wait"] > 0
     assert figures["torn log"]["cuts"] > 100
 

@@ -56,6 +56,7 @@ GEN_AI = {
     "gen_ai.usage.output_tokens": 6,
     "gen_ai.usage.cache_read.input_tokens": 0,
     "gen_ai.response.finish_reasons": ["stop"],
+    "gen_ai.response.time_to_first_chunk": 0.75,
     "error.type": "timeout",
 }
 
@@ -104,6 +105,7 @@ GEN_AI = {
             {
                 "model": "gpt-z", "status": "error", "error_type": "timeout", "cached_tokens": 0,
                 "input_tokens": 40, "output_tokens": 6, "finish_reason": "stop", "e2e_s": 2.0,
+                "ttft_s": 0.75,
             },
             id="OpenTelemetry GenAI",
         ),

@@ -58,6 +58,12 @@ def fill(folder: Path) -> None:
         [time, "nobody", "nobody", {}, {}],
     )  # fmt: skip
     insert(
+        "logs", "Timestamp TraceId Body LogAttributes ResourceAttributes",
+        *([time, f"{name}{i}", name, {attribute: name} if i else {}, {} if i else {attribute: name}]
+          for name, i in named),
+        [time, "nobody", "nobody", {}, {}],
+    )  # fmt: skip
+    insert(
         "engine_state", "time name resource_attributes value",
         *([time, name, {attribute: name}, float(i)] for name, i in named),
         [time, "nobody", {}, 0.0],
@@ -129,6 +135,7 @@ def rows(collector: CollectorProcess, sql: str, token: str = "acme", **more: str
 BY_TABLE = [
     ("requests", "tenant", 2),
     ("spans", "SpanAttributes['evenkeel.tenant'] || ResourceAttributes['evenkeel.tenant']", 2),
+    ("logs", "LogAttributes['evenkeel.tenant'] || ResourceAttributes['evenkeel.tenant']", 2),
     # Merged or not.
     ("requests_1m", "tenant", None),
     ("requests_1h", "tenant", None),

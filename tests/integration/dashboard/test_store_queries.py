@@ -101,6 +101,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "explore_requests": EXPLORE | {"offset": 0},
     "explore_count": EXPLORE,
     "explore_example": {},
+    "request_logs": {"trace_id": "none"},
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
     "changes": {},
     "prompt_versions": {"model": ""},

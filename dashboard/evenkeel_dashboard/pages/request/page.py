@@ -30,6 +30,7 @@ from evenkeel_dashboard.frame.zoom import chart
 from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
+from evenkeel_dashboard.pages.request.logs import show_logs
 from evenkeel_dashboard.pages.request.model import explanation, near_time_ms
 from evenkeel_dashboard.pages.request.records import show_judgements
 from evenkeel_dashboard.pages.request.token_model import (
@@ -197,6 +198,7 @@ def _show_request(row: Row) -> None:
     show_ledger(row, attributes)
     _show_speculation(positions(row))
     _show_neighbours(neighbours)
+    show_logs(row)
     show_judgements(row)
     _show_spans(spans)
 

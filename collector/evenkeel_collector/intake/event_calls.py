@@ -1,0 +1,196 @@
+"""Reads what log events say of calls: of agents, by their own names, and of GenAI's conventions.
+
+Names and units are those of Claude Code's documentation and Codex CLI's source; the versions are in
+tests/fixtures/agent_events.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from evenkeel import conventions, spans
+
+_CONTENT = {
+    conventions.INPUT_MESSAGES,
+    conventions.OUTPUT_MESSAGES,
+    conventions.SYSTEM_INSTRUCTIONS,
+    conventions.TOOL_DEFINITIONS,
+}
+_KEPT = ("gen_ai.", "server.", "evenkeel.", "aws.", "azure.", "openai.")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedCall:
+    """A call as an event describes it.
+
+    `duration_ms` is None if it is unknown; `error` is a message, None if the call succeeded.
+    """
+
+    name: str
+    attributes: Mapping[str, str]
+    kind: Span.SpanKind.ValueType = Span.SPAN_KIND_CLIENT
+    duration_ms: str | None = None
+    error: str | None = None
+
+
+def number_of(text: str | None) -> float | None:
+    """Return a finite number of at least 0, None for any other text."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _sum(*texts: str | None) -> str:
+    """Return the sum of counts; the first text as it is if one of them is not a count."""
+    numbers = [number_of(text) for text in texts if text]
+    if not texts[0] or any(number is None for number in numbers):
+        return texts[0] or ""
+    return str(int(sum(number for number in numbers if number is not None)))
+
+
+def _is_false(text: str | None) -> bool:
+    return (text or "").lower() == "false"
+
+
+def _claude_request(event: Mapping[str, str]) -> DescribedCall | None:
+    read, written = event.get("cache_read_tokens"), event.get("cache_creation_tokens")
+    return _request(
+        event,
+        "anthropic",
+        {
+            conventions.RESPONSE_ID: event.get("request_id", ""),
+            # Anthropic counts cached tokens apart, the conventions among the input's.
+            conventions.INPUT_TOKENS: _sum(event.get("input_tokens"), read, written),
+            conventions.CACHED_TOKENS: read or "",
+            conventions.CACHE_WRITE_TOKENS: written or "",
+            conventions.OUTPUT_TOKENS: event.get("output_tokens", ""),
+            conventions.COST: event.get("cost_usd", ""),
+            conventions.AGENT_NAME: event.get("agent.name", ""),
+        },
+    )
+
+
+def _claude_error(event: Mapping[str, str]) -> DescribedCall | None:
+    status = event.get("status_code", "")
+    return _request(
+        event,
+        "anthropic",
+        {
+            conventions.RESPONSE_ID: event.get("request_id", ""),
+            conventions.ERROR_TYPE: status or "error",
+            conventions.HTTP_STATUS: status,
+        },
+        error=event.get("error", ""),
+    )
+
+
+def _codex_request(event: Mapping[str, str]) -> DescribedCall | None:
+    """An attempt that failed; a successful one is counted when its stream is complete."""
+    status, error = event.get("http.response.status_code", ""), event.get("error.message")
+    if error is None and status.startswith("2"):
+        return None
+    return _request(
+        event,
+        "openai",
+        {conventions.ERROR_TYPE: status or "error", conventions.HTTP_STATUS: status},
+        error=error or "",
+    )
+
+
+def _codex_stream(event: Mapping[str, str]) -> DescribedCall | None:
+    """The end of a stream, complete or failed."""
+    kind, error = event.get("event.kind", ""), event.get("error.message")
+    if kind != "response.completed" and error is None:
+        return None
+    counts = {
+        conventions.INPUT_TOKENS: event.get("input_token_count", ""),
+        conventions.OUTPUT_TOKENS: event.get("output_token_count", ""),
+        conventions.CACHED_TOKENS: event.get("cached_token_count", ""),
+        conventions.REASONING_TOKENS: event.get("reasoning_token_count", ""),
+        conventions.ERROR_TYPE: "" if error is None else kind or "stream",
+    }
+    # Its duration is the wait for this last event, not the request's.
+    return _request({**event, "duration_ms": ""}, "openai", counts, error=error)
+
+
+def _request(
+    event: Mapping[str, str], provider: str, more: Mapping[str, str], error: str | None = None
+) -> DescribedCall:
+    model = event.get("model", "")
+    return DescribedCall(
+        f"chat {model}".rstrip(),
+        {
+            conventions.OPERATION: "chat",
+            conventions.PROVIDER: provider,
+            conventions.REQUEST_MODEL: model or "unknown",
+            conventions.CONVERSATION_ID: _session_of(event),
+            **more,
+        },
+        duration_ms=event.get("duration_ms"),
+        error=error,
+    )
+
+
+def _tool(event: Mapping[str, str]) -> DescribedCall | None:
+    name = event.get("tool_name") or event.get("name", "")
+    has_failed = _is_false(event.get("success"))
+    return DescribedCall(
+        f"execute_tool {name}".rstrip(),
+        {
+            conventions.OPERATION: "execute_tool",
+            conventions.TOOL_NAME: name,
+            conventions.TOOL_CALL_ID: event.get("tool_use_id") or event.get("call_id", ""),
+            conventions.CONVERSATION_ID: _session_of(event),
+            conventions.ERROR_TYPE: event.get("error_type", "error") if has_failed else "",
+        },
+        kind=Span.SPAN_KIND_INTERNAL,
+        duration_ms=event.get("duration_ms"),
+        error=event.get("error", "") if has_failed else None,
+    )
+
+
+def _inference(event: Mapping[str, str]) -> DescribedCall | None:
+    operation = event.get(conventions.OPERATION) or "chat"
+    model = event.get(conventions.REQUEST_MODEL) or event.get(conventions.RESPONSE_MODEL, "")
+    return DescribedCall(
+        f"{operation} {model}".rstrip(),
+        {
+            **_kept(event),
+            conventions.OPERATION: operation,
+            conventions.REQUEST_MODEL: model or "unknown",
+        },
+        error="" if event.get(conventions.ERROR_TYPE) else None,
+    )
+
+
+def _evaluation(event: Mapping[str, str]) -> DescribedCall | None:
+    return DescribedCall(spans.SPAN_EVALUATION, _kept(event), kind=Span.SPAN_KIND_INTERNAL)
+
+
+def _kept(event: Mapping[str, str]) -> dict[str, str]:
+    kept = {k: v for k, v in event.items() if k.startswith(_KEPT) and k not in _CONTENT}
+    kept[conventions.ERROR_TYPE] = event.get(conventions.ERROR_TYPE, "")
+    kept[conventions.CONVERSATION_ID] = _session_of(event)
+    return kept
+
+
+def _session_of(event: Mapping[str, str]) -> str:
+    names = (conventions.CONVERSATION_ID, conventions.SESSION_ID, "conversation.id")
+    return next((text for name in names if (text := event.get(name))), "")
+
+
+READERS: Mapping[str, Callable[[Mapping[str, str]], DescribedCall | None]] = {
+    conventions.EVENT_INFERENCE: _inference,
+    conventions.EVENT_EVALUATION: _evaluation,
+    "claude_code.api_request": _claude_request,
+    "claude_code.api_error": _claude_error,
+    "claude_code.tool_result": _tool,
+    "codex.api_request": _codex_request,
+    "codex.sse_event": _codex_stream,
+    "codex.tool_result": _tool,
+}

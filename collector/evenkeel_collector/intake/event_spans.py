@@ -1,0 +1,223 @@
+"""Makes spans of log events that describe calls, so that requests, tools and results are counted.
+
+Agents such as Claude Code and Codex CLI report only events. Each event of a finished call becomes
+a span under OpenTelemetry's names, which the store then reads like everybody else's: a request, a
+call of a tool, or a result of an evaluation. The event itself stays a log record.
+
+An event that has a span's ids may be about a span that is still on its way; such a call is
+returned as awaited, and counted only if its span does not come (awaited_calls.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import re2
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from evenkeel import conventions, spans
+from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.canonical import AwaitedCall, to_text
+from evenkeel_collector.intake.event_calls import READERS, DescribedCall, number_of
+
+SCOPE = "evenkeel.events"
+# What the store writes for a span whose times it replaced (store/schema/0031_base/01_spans.sql).
+CLAMPED_START = "evenkeel.clamped.start_unix_nano"
+CLAMPED_END = "evenkeel.clamped.end_unix_nano"
+# A sender that speaks of so many calls at once waits behind others.
+MAX_HASTY_EVENTS = 256
+MAX_MS = 1e9
+TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
+# Names that only Claude Code's scope makes unique.
+CLAUDE_CODE = "claude_code."
+_MARKER = re2.compile(
+    rb"claude_code|codex\.|"
+    + b"|".join(
+        re2.escape(name.encode())
+        for name in (conventions.EVENT_INFERENCE, conventions.EVENT_EVALUATION)
+    )
+)
+_HEX_ID = re2.compile(r"[0-9a-fA-F]{32}")
+# Where a trace may be named that has no id: a prompt's events are one trace, else a session's.
+_TRACE_NAMES = ("prompt.id", conventions.SESSION_ID, "conversation.id", conventions.CONVERSATION_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSpans:
+    """Calls that events describe: spans for the log, and those whose own span may still come."""
+
+    payload: bytes = b""
+    num_spans: int = 0
+    awaited: tuple[AwaitedCall, ...] = ()
+
+
+@dataclass(slots=True)
+class _Found:
+    """Spans under construction."""
+
+    request: Any = field(default_factory=ExportTraceServiceRequest)
+    num_spans: int = 0
+    awaited: list[AwaitedCall] = field(default_factory=list)
+
+
+def may_hold_calls(payload: bytes) -> bool:
+    """Whether an encoded logs request could have events that describe calls; False is definite."""
+    return _MARKER.search(payload) is not None
+
+
+def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
+    """Return the calls that the events of an ExportLogsServiceRequest describe.
+
+    Args:
+        message: After redaction and flattening.
+        is_hasty: Whether others wait meanwhile.
+
+    Raises:
+        OverBudgetError: If there are too many for a hasty conversion.
+    """
+    found = _Found()
+    num_events = 0
+    for of_resource in message.resource_logs:
+        group = None
+        for of_scope in of_resource.scope_logs:
+            for record in of_scope.log_records:
+                attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
+                name = _name_of(record, attributes, of_scope.scope.name)
+                if name is None:
+                    continue
+                num_events += 1
+                if is_hasty and num_events > MAX_HASTY_EVENTS:
+                    raise OverBudgetError
+                call = READERS[name](attributes)
+                if call is None:
+                    continue
+                span = _span_of(record, name, attributes, call, num_events)
+                if name == conventions.EVENT_INFERENCE and _has_span(record):
+                    span.trace_id, span.span_id = record.trace_id, record.span_id
+                    span.parent_span_id = b""
+                    alone = ExportTraceServiceRequest()
+                    _add_group(alone, of_resource.resource).append(span)
+                    found.awaited.append(
+                        AwaitedCall(
+                            record.trace_id.hex(), record.span_id.hex(), alone.SerializeToString()
+                        )
+                    )
+                    continue
+                if group is None:
+                    group = _add_group(found.request, of_resource.resource)
+                group.append(span)
+                found.num_spans += 1
+    return CallSpans(
+        bytes(found.request.SerializeToString()), found.num_spans, tuple(found.awaited)
+    )
+
+
+def call_of_row(
+    time_ns: int,
+    trace_id: str,
+    span_id: str,
+    attributes: Mapping[str, str],
+    resource: Mapping[str, str],
+) -> AwaitedCall:
+    """Return the call that a stored event about a request describes."""
+    message = ExportLogsServiceRequest()
+    group = message.resource_logs.add()
+    for key, text in resource.items():
+        group.resource.attributes.add(key=key).value.string_value = text
+    record = group.scope_logs.add().log_records.add(
+        time_unix_nano=time_ns,
+        trace_id=bytes.fromhex(trace_id),
+        span_id=bytes.fromhex(span_id),
+        event_name=conventions.EVENT_INFERENCE,
+    )
+    for key, text in attributes.items():
+        record.attributes.add(key=key).value.string_value = text
+    (call,) = calls_of(message).awaited
+    return call
+
+
+def _add_group(request: Any, resource: Any) -> Any:
+    """Add a resource like this one to a request and return its list of spans."""
+    group = request.resource_spans.add()
+    # Copied as bytes: the message may be of another class.
+    group.resource.ParseFromString(resource.SerializeToString())
+    scope = group.scope_spans.add()
+    scope.scope.name = SCOPE
+    return scope.spans
+
+
+def _name_of(record: Any, attributes: Mapping[str, str], scope: str) -> str | None:
+    """Return the name of an event that describes a call; None for other records.
+
+    Senders put it into the record's own field, an attribute, or the body.
+    """
+    named = attributes.get(conventions.EVENT_NAME, "")
+    for name in (record.event_name, named, record.body.string_value):
+        if name in READERS:
+            return str(name)
+    if "claude_code" in scope and CLAUDE_CODE + named in READERS:
+        return CLAUDE_CODE + named
+    return None
+
+
+def _has_span(record: Any) -> bool:
+    return (
+        len(record.trace_id) == TRACE_ID_BYTES
+        and any(record.trace_id)
+        and len(record.span_id) == SPAN_ID_BYTES
+        and any(record.span_id)
+    )
+
+
+def _span_of(
+    record: Any, name: str, attributes: Mapping[str, str], call: DescribedCall, number: int
+) -> Any:
+    encoded = record.SerializeToString(deterministic=True)
+    end_ns = record.time_unix_nano or record.observed_time_unix_nano
+    span = Span(
+        trace_id=_trace_id_of(record, attributes, encoded),
+        # The same event sent again gives the same span.
+        span_id=hashlib.sha256(b"%d:%b" % (number, encoded)).digest()[:SPAN_ID_BYTES],
+        parent_span_id=record.span_id if _has_span(record) else b"",
+        name=call.name,
+        kind=call.kind,
+        start_time_unix_nano=end_ns,
+        end_time_unix_nano=end_ns,
+    )
+    told = {key: text for key, text in attributes.items() if key.startswith("evenkeel.")}
+    told |= {key: text for key, text in call.attributes.items() if text}
+    told[spans.FROM_EVENT] = name
+    duration_ns = _duration_ns(call.duration_ms)
+    if duration_ns is None or duration_ns > end_ns:
+        # As for a span that does not say when it started: it has no duration.
+        told |= {CLAMPED_START: "0", CLAMPED_END: str(end_ns)}
+    else:
+        span.start_time_unix_nano = end_ns - duration_ns
+    for key, text in told.items():
+        span.attributes.add(key=key).value.string_value = text
+    if call.error is not None:
+        span.status.code = Status.STATUS_CODE_ERROR
+        span.status.message = call.error
+    return span
+
+
+def _trace_id_of(record: Any, attributes: Mapping[str, str], encoded: bytes) -> bytes:
+    if len(record.trace_id) == TRACE_ID_BYTES and any(record.trace_id):
+        return bytes(record.trace_id)
+    named = next((text for key in _TRACE_NAMES if (text := attributes.get(key))), None)
+    if named is None:
+        return hashlib.sha256(encoded).digest()[:TRACE_ID_BYTES]
+    plain = named.replace("-", "")
+    if _HEX_ID.fullmatch(plain) and int(plain, 16):
+        return bytes.fromhex(plain)
+    return hashlib.sha256(named.encode()).digest()[:TRACE_ID_BYTES]
+
+
+def _duration_ns(text: str | None) -> int | None:
+    number = number_of(text)
+    return None if number is None or number > MAX_MS else int(number * 1e6)
