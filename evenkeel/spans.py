@@ -11,7 +11,12 @@ from enum import StrEnum
 
 SCOPE_NAME = "evenkeel"
 
-# Span names. A request is one SERVER span, `{operation} {model}`, with three INTERNAL children.
+# Span names. A request is one SERVER span, `{operation} {model}`, with INTERNAL children: three
+# phases, and before them what our hooks did with it, if that took time.
+SPAN_PROMPT = "evenkeel.prompt"
+SPAN_COMPRESSION = "evenkeel.compression"
+SPAN_CACHE = "evenkeel.cache"
+SPAN_GATE = "evenkeel.gate"
 SPAN_QUEUE = "evenkeel.queue"
 SPAN_PREFILL = "evenkeel.prefill"
 SPAN_DECODE = "evenkeel.decode"

@@ -47,7 +47,8 @@ COMMANDS = {
 }
 # Tables that only pass rows from one view to the next, and internal bookkeeping.
 HIDDEN_ENGINES = ("MaterializedView", "Null")
-HIDDEN_TABLES = ("schema_migrations",)
+# Requests on their way to `requests`, and turns between collectors, are nothing to query.
+HIDDEN_TABLES = ("schema_migrations", "held_requests", "settlement_turns")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

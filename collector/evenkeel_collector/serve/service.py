@@ -46,6 +46,7 @@ from evenkeel_collector.serve.settings import CollectorSettings
 from evenkeel_collector.serve.write_fence import confine
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.store.call_settlement import CallSettlement
 from evenkeel_collector.store.data_folder import DataFolder, hold
 from evenkeel_collector.store.inserter import Inserter
 from evenkeel_collector.store.retention import Retention, apply_retention, read_retention
@@ -172,6 +173,10 @@ def _open_store(
     metrics.watch_log(log)
     inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
     stack.push_async_callback(_drain, log, inserter)
+    settlement = CallSettlement(
+        storage, metrics, settings.client_hold_s, settings.clickhouse_cluster
+    )
+    stack.push_async_callback(asyncio.to_thread, settlement.close)
     refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
     stack.push_async_callback(asyncio.to_thread, refused.close)
     return storage, log

@@ -73,6 +73,13 @@ class CollectorSettings(Settings):
         description="at start, retry what the store refused before and recover what is readable "
         "in damaged log segments",
     )
+    client_hold_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="seconds that a request traced by its client waits for the server's record of "
+        "the same call before it counts (docs/guide/data-model.md)",
+    )
     max_connections: int = Field(
         default=1024,
         gt=0,

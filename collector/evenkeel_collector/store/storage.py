@@ -20,6 +20,7 @@ from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.engine_spans import set_views_of_others
+from evenkeel_collector.store.held_requests import hold_client_requests
 from evenkeel_collector.store.migrations import migrate, read_migrations
 from evenkeel_collector.store.request_columns import add_columns
 from evenkeel_collector.store.rollups import InsertGate, Rollups
@@ -108,6 +109,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         client = connect()
         migrate(client, before_upgrade=partial(store_log, client, insert_settings, log))
         add_columns(client)
+        hold_client_requests(client)
         set_views_of_others(client)
         client.close()
         gate = InsertGate()
@@ -159,6 +161,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         if schema is None:
             migrate(client, before_upgrade=before_upgrade)
             add_columns(client)
+            hold_client_requests(client)
             set_views_of_others(client)
         else:
             migrate(
@@ -168,6 +171,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
                 before_upgrade=before_upgrade,
             )
             add_columns(client, schema.render, cluster=schema.cluster)
+            hold_client_requests(client, schema.render)
             set_views_of_others(client, schema.render)
         client.close()
         gate = InsertGate()

@@ -137,6 +137,12 @@ class SelfMetrics:
             "Failed inserts that were retried or quarantined.",
             registry=self.registry,
         )
+        self.calls_settled = Counter(
+            "evenkeel_collector_client_requests_total",
+            "Requests that clients trace: counted, or views of a call that is counted already.",
+            labelnames=["result"],
+            registry=self.registry,
+        )
         self.segments_quarantined = Counter(
             "evenkeel_collector_segments_quarantined_total",
             "Pieces of log segments that the store refused; kept in log/quarantine, not queryable.",

@@ -1,4 +1,4 @@
-"""Builds the OTLP message of a batch of requests: one SERVER span each, with child phase spans.
+"""Builds the OTLP message of a batch of requests: a SERVER span each, with hooks and phases below.
 
 The messages are built directly: the SDK's span objects cost several times the CPU, which is shared
 with the model (docs/decisions/0022-exporter-process.md).
@@ -22,12 +22,17 @@ from evenkeel.spans import (
     CANARY_TOKENS,
     REQUEST_ID,
     SCOPE_NAME,
+    SPAN_CACHE,
     SPAN_CANARY,
+    SPAN_COMPRESSION,
+    SPAN_GATE,
+    SPAN_PROMPT,
     AttributeValue,
     Status,
 )
 from evenkeel_runtime.exporter.record import FinishedRequest, NewId
-from evenkeel_runtime.wire.observation import CanaryResult
+from evenkeel_runtime.wire.cause import Cause
+from evenkeel_runtime.wire.observation import CanaryResult, Observation
 
 # opentelemetry.proto.trace.v1: Span.SpanKind, Status.StatusCode and SpanFlags.
 _KIND_INTERNAL = 1
@@ -36,6 +41,14 @@ _STATUS_ERROR = 2
 _FLAG_HAS_IS_REMOTE = 0x100
 _FLAG_IS_REMOTE = 0x200
 _FLAG_SAMPLED = 0x01
+
+# The span of each hook that may hold a request before the engine has it.
+_HOOK_SPANS: Mapping[str, str] = {
+    Cause.HOST_PROMPT: SPAN_PROMPT,
+    Cause.HOST_COMPRESSION: SPAN_COMPRESSION,
+    Cause.HOST_CACHE: SPAN_CACHE,
+    Cause.QUEUE_GATE: SPAN_GATE,
+}
 
 # Elements of ArrayValue.values (field 1) on the wire: the AnyValue's length, its double_value
 # (field 4) or its int_value (field 3).
@@ -99,16 +112,28 @@ def _add_spans(scope_spans: Any, request: FinishedRequest, new_id: NewId) -> Non
         span.status.code = _STATUS_ERROR
         span.status.message = seen.error_type or ""
 
-    for phase in request.phases.phases:
+    phases = ((phase.name, phase.start_ns, phase.end_ns) for phase in request.phases.phases)
+    for name, start_ns, end_ns in (*_hook_times(seen), *phases):
         child = scope_spans.spans.add()
         child.trace_id = request.trace_id
         child.span_id = new_id(8)
         child.parent_span_id = request.span_id
         child.flags = flags | _FLAG_HAS_IS_REMOTE
-        child.name = phase.name
+        child.name = name
         child.kind = _KIND_INTERNAL
-        child.start_time_unix_nano = phase.start_ns + unix_offset_ns
-        child.end_time_unix_nano = phase.end_ns + unix_offset_ns
+        child.start_time_unix_nano = start_ns + unix_offset_ns
+        child.end_time_unix_nano = end_ns + unix_offset_ns
+
+
+def _hook_times(seen: Observation) -> list[tuple[str, int, int]]:
+    """Return name, start and end of each hook that held the request, if it took time."""
+    found = []
+    for cause in seen.long_holds:
+        if name := _HOOK_SPANS.get(cause):
+            start_ns = min(max(seen.hold_starts_ns[cause], seen.arrival_ns), seen.end_ns)
+            end_ns = min(start_ns + round(seen.holds[cause] * 1e9), seen.end_ns)
+            found.append((name, start_ns, end_ns))
+    return sorted(found, key=lambda hook: hook[1])
 
 
 def _add_canary(scope_spans: Any, canary: CanaryResult, new_id: NewId) -> None:

@@ -139,7 +139,7 @@ class _Exchange:
         try:
             loop = asyncio.get_running_loop()
             route = self._request.caller.route
-            with charge_to(self._request.holds, Cause.HOST_COMPRESSION):
+            with charge_to(self._request, Cause.HOST_COMPRESSION):
                 done = await loop.run_in_executor(None, compressor.compress, bytes(body), route)
         except Exception as error:
             self._hook.recorder.record_internal_error(error)

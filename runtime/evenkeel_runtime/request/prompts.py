@@ -117,7 +117,7 @@ class PromptMiddleware:
 def _charge() -> AbstractContextManager[None]:
     """Attribute the rest of the request to its prompt."""
     request = CURRENT_REQUEST.get()
-    return nullcontext() if request is None else charge_to(request.holds, Cause.HOST_PROMPT)
+    return nullcontext() if request is None else charge_to(request, Cause.HOST_PROMPT)
 
 
 def _insert(asked: dict[str, Any], prompt: PromptVersion) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -65,6 +65,7 @@ class EngineRun:
         cache: Further span attributes from the cache.
         is_from_cache: Whether the cache answered instead of the engine.
         holds: Seconds spent in the cache, by the ledger's cause.
+        hold_starts_ns: When each of these began.
         learning: Pending cache result to add to the record after the last output.
     """
 
@@ -97,6 +98,7 @@ class EngineRun:
     cache: dict[str, str | int | float] = field(default_factory=dict)
     is_from_cache: bool = False
     holds: dict[str, float] = field(default_factory=dict)
+    hold_starts_ns: dict[str, int] = field(default_factory=dict)
     learning: Future[Any] | None = None
     end_ns: int | None = None
 
@@ -124,6 +126,7 @@ class HttpRequest:
         path: Path of its URL.
         body: The body read so far, up to a limit, as the model receives it.
         holds: Seconds spent in our middleware, by the ledger's cause.
+        hold_starts_ns: When each of these began.
         compression: Result of prompt compression, as span attributes.
         cache_header: The cache layer that answered, for the response header.
         input_messages: The input in OpenTelemetry's form, set at the end of the response.
@@ -146,6 +149,7 @@ class HttpRequest:
     path: str = ""
     body: bytearray = field(default_factory=bytearray)
     holds: dict[str, float] = field(default_factory=dict)
+    hold_starts_ns: dict[str, int] = field(default_factory=dict)
     compression: dict[str, str | int | float] = field(default_factory=dict)
     cache_header: str | None = None
     input_messages: str | None = None
@@ -207,6 +211,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
         delivered_tokens=run.delivered_tokens,
         submitted_ns=run.submitted_ns,
         holds=_gather_holds(run),
+        hold_starts_ns=_gather_starts(run),
         cache_salt=run.cache_salt,
         emission_ns=run.emission_ns,
         emission_tokens=run.emission_tokens,
@@ -240,6 +245,18 @@ def _gather_holds(run: EngineRun) -> dict[str, float]:
     if request.visit is not None and request.visit.gate_s > 0:
         holds[Cause.QUEUE_GATE] = request.visit.gate_s
     return holds
+
+
+def _gather_starts(run: EngineRun) -> dict[str, int]:
+    """Return when each hook began to hold a run."""
+    request = run.request
+    if request is None:
+        return run.hold_starts_ns
+    starts = request.hold_starts_ns | run.hold_starts_ns
+    visit = request.visit
+    if visit is not None and visit.gate_s > 0 and visit.queued_s is not None:
+        starts[Cause.QUEUE_GATE] = round(visit.queued_s * 1e9)
+    return starts
 
 
 def _leave_out_engine(seen: Observation, answered_ns: int) -> None:
@@ -297,9 +314,11 @@ def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | N
 
 
 @contextmanager
-def charge_to(holds: MutableMapping[str, float], cause: Cause) -> Iterator[None]:
-    """Add the duration of the block to the seconds of a cause."""
+def charge_to(held: HttpRequest | EngineRun, cause: Cause) -> Iterator[None]:
+    """Add the duration of the block to the seconds that a cause held a request or run."""
     began_ns = monotonic_ns()
+    held.hold_starts_ns.setdefault(cause, began_ns)
+    holds = held.holds
     try:
         yield
     finally:

@@ -139,7 +139,7 @@ class CachedEngine:
             # Concurrently with the model: observation must not add latency.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
         else:
-            with charge_to(call.run.holds, Cause.HOST_CACHE):
+            with charge_to(call.run, Cause.HOST_CACHE):
                 only_exact = question.policy.mode is HitMode.DRAFT
                 found = await self._look_up(question, only_exact)
                 question = self.cache.modes.as_now(question)

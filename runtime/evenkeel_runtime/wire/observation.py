@@ -11,6 +11,8 @@ import msgspec
 from evenkeel.request_record import RequestRecord
 from evenkeel_runtime.wire.caller import Caller, TraceParent
 
+# A hook that held a request for less has no span of its own.
+LEAST_HOLD_S = 1e-4
 # Number of leading prompt tokens to compare; more would load the server's event loop.
 MAX_COMPARED_TOKENS = 8192
 
@@ -47,6 +49,7 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
         client_left_ns: When the client disconnected before the response was complete; else None.
         submitted_ns: When it was submitted to the engine; None if it never was.
         holds: Time that each of our hooks held it before submission, in seconds, by ledger cause.
+        hold_starts_ns: When each of these began.
         prompt: Token ids of the start of the prompt, 4 bytes each (ledger/prompt_memory.py); used
             for comparison only, they never leave this machine.
         cache_salt: Salt that separates its prefix from others' in vLLM's cache, if any.
@@ -74,6 +77,7 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
     client_left_ns: int | None = None
     submitted_ns: int | None = None
     holds: Mapping[str, float] = {}
+    hold_starts_ns: Mapping[str, int] = {}
     prompt: bytes = b""
     cache_salt: str | None = None
     scheduled_ns: int | None = None
@@ -85,8 +89,17 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
 
     @property
     def max_spans(self) -> int:
-        """Maximum number of spans: its own, and one per phase if it reached the engine."""
-        return 4 if self.reached_engine else 1
+        """Maximum number of spans: its own, its hooks', and phases' if it reached the engine."""
+        return (4 if self.reached_engine else 1) + len(self.long_holds)
+
+    @property
+    def long_holds(self) -> list[str]:
+        """The causes that held it long enough to be worth a span."""
+        return [
+            cause
+            for cause, seconds in self.holds.items()
+            if seconds >= LEAST_HOLD_S and cause in self.hold_starts_ns
+        ]
 
     def set_caller(self, caller: Caller) -> None:
         """Copy the caller's fields into the record."""

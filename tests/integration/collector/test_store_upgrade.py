@@ -55,7 +55,7 @@ from tests.fixtures.otlp_payload import old_segment, trace_request
 folder = Path(sys.argv[1])
 bodies = [
     trace_request(1, {"evenkeel.status": "ok"}),
-    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(2, {"gen_ai.latency.e2e": 1.5}, name="llm_request"),
     trace_request(3, {"gen_ai.evaluation.name": "exact"}, name="evenkeel.evaluation"),
     trace_request(4, {"gen_ai.evaluation.score.value": 1.0}, name="evenkeel.feedback"),
 ]

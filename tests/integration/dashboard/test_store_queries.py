@@ -43,7 +43,10 @@ QUERIES: dict[str, dict[str, object]] = {
     "newest_request": {},
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
     "request": {"id": "none", "near_ms": 0},
-    "request_spans": {"trace_id": "none"},
+    "request_spans": {"trace_id": "none", "names": ["db.system"], "limit": 5},
+    "request_span": {"trace_id": "none", "span_id": "none"},
+    "request_trace": {"trace_id": "none", "near_ms": 0},
+    "request_calls": {"trace_id": "none", "limit": 5},
     "request_neighbours": {
         "model": "m", "request_id": "r", "start_ns": 0, "end_ns": 1, "limit": 5,
     },

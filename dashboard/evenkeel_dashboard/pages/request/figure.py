@@ -77,7 +77,8 @@ def timelines(
     if neighbours:
         title = "concurrent requests, largest prompt first"
         drawn.append(Timeline("lanes", title, title, _lanes(neighbours, colours)))
-    _share_axis([each.chart for each in drawn], shown_s)
+    if drawn:
+        _share_axis([each.chart for each in drawn], shown_s)
     if row["ttft_s"] is not None:
         for each in drawn:
             # Named only if there is a legend.

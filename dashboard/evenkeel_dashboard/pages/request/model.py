@@ -126,6 +126,11 @@ def near_time_ms(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
+def is_trace_id(text: str) -> bool:
+    """Return whether a text is a trace id: 32 hexadecimal digits."""
+    return len(text) == 32 and set(text.lower()) <= set("0123456789abcdef")
+
+
 def gap_words(gap_s: float | None) -> str:
     """Return a typical gap between tokens in words; 0 needs a reason."""
     words = wording.seconds(gap_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -31,7 +30,7 @@ from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.logs import show_logs
-from evenkeel_dashboard.pages.request.model import explanation, near_time_ms
+from evenkeel_dashboard.pages.request.model import explanation, is_trace_id, near_time_ms
 from evenkeel_dashboard.pages.request.records import show_judgements
 from evenkeel_dashboard.pages.request.token_model import (
     CacheUse,
@@ -40,6 +39,7 @@ from evenkeel_dashboard.pages.request.token_model import (
     own_attributes,
     tokens,
 )
+from evenkeel_dashboard.pages.request.trace_view import TraceReading, show_trace
 from evenkeel_dashboard.pages.request.why import show_ledger, show_why
 
 _HERE = Path(__file__).parent
@@ -70,15 +70,46 @@ def _show() -> None:
     found = awaited(
         partial(_find, wanted, near_ms), say_unknown, _LOOK_AGAIN_S, f"request {wanted}"
     )
-    if found:
+    if found and "num_spans" in found[0]:
+        _show_trace_alone(wanted, found[0])
+    elif found:
         _show_request(found[0])
 
 
 def _find(wanted: str, near_ms: int) -> list[Row]:
-    found = reading.rows(_HERE / "request.sql", {"id": wanted, "near_ms": near_ms})
-    return found or (
-        reading.rows(_HERE / "request.sql", {"id": wanted, "near_ms": 0}) if near_ms else []
+    """Return the request; without one, when the trace of that id took place."""
+    for near in dict.fromkeys((near_ms, 0)):
+        where = {"near_ms": near}
+        found = reading.rows(_HERE / "request.sql", {"id": wanted, **where})
+        if not found and is_trace_id(wanted):
+            trace_id = wanted.lower()
+            found = reading.rows(_HERE / "request_trace.sql", {"trace_id": trace_id, **where})
+        if found:
+            return found
+    return []
+
+
+def _own_address() -> dict[str, str]:
+    """Return the parameters of this page's address that links within it keep."""
+    names = ("request_id", "trace_id", "at")
+    return {name: st.query_params[name] for name in names if name in st.query_params}
+
+
+def _show_trace_alone(trace_id: str, span_times: Row) -> None:
+    st.html(
+        f'<div class="ek-row ek-request"><h2>{escape(trace_id)}</h2></div>'
+        f'<div class="ek-asof">{_as_of()} · began '
+        f"{wording.moment_ms(span_times['from_ms'])}</div>"
     )
+    st.html(
+        markup.remark(
+            "No request of this trace is stored: it calls no model, or what its client traced is "
+            "still waiting for the server's record.",
+            "",
+        )
+    )
+    read = TraceReading(trace_id.lower(), span_times["from_ms"])
+    show_trace(read, "", _own_address())
 
 
 def _as_of() -> str:
@@ -169,15 +200,8 @@ def _show_request(row: Row) -> None:
         },
     )
     at_ms = row["time_ns"] // 1_000_000
-    spans = reading.rows(
-        _HERE / "request_spans.sql",
-        {
-            "trace_id": row["trace_id"],
-            "from_ms": at_ms - 3_600_000,
-            "to_ms": at_ms + 3_600_000,
-        },
-    )
-    attributes = own_attributes(row, spans)
+    trace = TraceReading(row["trace_id"], at_ms)
+    attributes = own_attributes(row, trace.span(row["span_id"]))
     series, caches = tokens(row, attributes), cache_uses(row, attributes)
     neighbours = neighbours_read()
     canary = canary_later(row)
@@ -190,8 +214,8 @@ def _show_request(row: Row) -> None:
         f'<div class="ek-asof">{_as_of()} · arrived '
         f"{wording.moment_ms(at_ms)}</div>"
     )
-    with st.container(border=True, key="card-why"):
-        show_why(row, explanation(row, series, neighbours))
+    show_why(row, explanation(row, series, neighbours))
+    show_trace(trace, row["span_id"], _own_address())
     _show_timeline(row, series, caches, neighbours)
     show_delays(attributes)
     show_facts(row, attributes, canary)
@@ -200,7 +224,6 @@ def _show_request(row: Row) -> None:
     _show_neighbours(neighbours)
     show_logs(row)
     show_judgements(row)
-    _show_spans(spans)
 
 
 def _show_timeline(
@@ -304,12 +327,3 @@ def _show_neighbours(neighbours: list[Row]) -> None:
             "prompt",
         )
         st.html(markup.table(headers, rows, "Neighbours"))
-
-
-def _show_spans(found: list[Row]) -> None:
-    with st.expander(f"Raw spans of the trace ({len(found)})", key="raw-spans"):
-        for span in found:
-            lasted = wording.seconds(span["duration_ns"] / 1e9)
-            named = f"<b><code>{escape(span['name'])}</code></b> {escape(span['kind'])}"
-            st.html(f"{named} · {lasted} · <code>{escape(span['span_id'])}</code>")
-            st.code(json.dumps(span["attributes"], indent=1, sort_keys=True), language="json")

@@ -33,12 +33,15 @@ def show_why(row: Row, sentences: Sequence[str]) -> None:
     """Draw the explanation of a request, its ledger as bars, and what would help."""
     listed = read_ledger(row.get("ledger"))
     said = [*counterfactuals(listed, wording.seconds), *sentences]
-    if said:
-        st.html(f'<div class="ek-why">{" ".join(escape(s) for s in said)}</div>')
-    if listed:
-        st.html(_bars(listed))
-    if worst := worst_causes(listed):
-        st.html(_help(row, worst))
+    if not said and not listed:
+        return
+    with st.container(border=True, key="card-why"):
+        if said:
+            st.html(f'<div class="ek-why">{" ".join(escape(s) for s in said)}</div>')
+        if listed:
+            st.html(_bars(listed))
+        if worst := worst_causes(listed):
+            st.html(_help(row, worst))
 
 
 def _shades(listed: Sequence[LedgerEntry]) -> dict[str, str]:

@@ -61,7 +61,9 @@ VIEW = re.sub(r"\s+", " ", QUERY)
 
 
 def test_every_column_is_in_the_list() -> None:
-    assert set(COLUMNS) == {field.name for field in IN_STORE} | OF_THE_STORE
+    # A migration may add a column that the view is made to fill at start.
+    added = {field.name for field in ADDED}
+    assert set(COLUMNS) - added == {field.name for field in IN_STORE} | OF_THE_STORE
 
 
 @pytest.mark.parametrize("field", IN_STORE, ids=lambda field: field.name)

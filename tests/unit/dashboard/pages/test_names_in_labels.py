@@ -7,11 +7,18 @@ from streamlit.testing.v1 import AppTest
 
 def test_the_name_of_a_span_is_no_markdown() -> None:
     def script() -> None:
-        from evenkeel_dashboard.pages.request.page import _show_spans
+        from evenkeel_dashboard.pages.request.trace_view import _show_span
 
         name = "`![x](http://a)<b>"
         span = {"name": name, "kind": "Server", "duration_ns": 10**9, "span_id": "1"}
-        _show_spans([span | {"attributes": {}}])
+        words = dict.fromkeys(
+            ("parent_span_id", "service", "status_code", "status_message", "scope"), name
+        )
+        lists = {
+            "event_names": [], "event_times_ns": [], "event_attributes": [], "link_trace_ids": [],
+        }  # fmt: skip
+        maps = {"attributes": {}, "resource_attributes": {}}
+        _show_span([span | words | lists | maps | {"scope_version": "", "time_ns": 0}], "1")
 
     app = AppTest.from_function(script, default_timeout=60).run()
     assert not app.exception and not app.markdown

@@ -36,6 +36,12 @@ def paths(chart: Chart) -> dict[str, str]:
     return {series.name: series.path for series in chart.series}
 
 
+def test_a_request_of_which_only_its_length_is_known_has_no_chart() -> None:
+    row = dict.fromkeys(("queue_s", "prefill_s", "decode_s", "ttft_s", "drafted_tokens"))
+    known = {"e2e_s": 0.05, "emission_time_s": [], "emission_tokens": []}
+    assert timelines(row | known, [], [], [], LIGHT) == []
+
+
 def test_a_gap_far_above_the_median_is_a_stall() -> None:
     found = tokens(request())
     assert [t.num_tokens for t in found] == [1, 3, 1, 2, 1, 3]

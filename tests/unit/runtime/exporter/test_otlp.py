@@ -79,6 +79,51 @@ def test_a_request_becomes_one_server_span_with_its_phases_below() -> None:
     assert SEEN.max_spans == 4
 
 
+def test_a_hook_that_took_time_has_a_span_of_its_own() -> None:
+    seen = replace(
+        SEEN,
+        holds={
+            "host.prompt": 0.00005,
+            "host.compression": 0.002,
+            "queue.gate": 0.003,
+            "host.cache": 0.001,
+        },
+        hold_starts_ns={
+            "host.prompt": 1000 * MS,
+            "host.compression": 1001 * MS,
+            "queue.gate": 1005 * MS,
+            "host.cache": 1003 * MS,
+        },
+    )
+    _, *children = spans_of(seen)
+    assert [
+        (
+            c["name"],
+            c["parentSpanId"],
+            (int(str(c["startTimeUnixNano"])) - UNIX) // MS,
+            (int(str(c["endTimeUnixNano"])) - UNIX) // MS,
+            "attributes" in c,
+        )
+        for c in children[:3]
+    ] == [
+        ("evenkeel.compression", "AAAAAAAAAAI=", 1, 3, False),
+        ("evenkeel.cache", "AAAAAAAAAAI=", 3, 4, False),
+        ("evenkeel.gate", "AAAAAAAAAAI=", 5, 8, False),
+    ]
+    assert len(children) == 6
+    assert seen.max_spans == 7
+
+
+def test_a_hooks_span_lies_within_the_request() -> None:
+    held = {"queue.gate": 10.0}
+    seen = replace(SEEN, holds=held, hold_starts_ns={"queue.gate": 999 * MS})
+    gate = spans_of(seen)[1]
+    assert int(str(gate["startTimeUnixNano"])) == UNIX
+    assert int(str(gate["endTimeUnixNano"])) == UNIX + 50 * MS
+    # Of an older server the start is not known.
+    assert len(spans_of(replace(SEEN, holds=held))) == 4
+
+
 def test_the_callers_trace_goes_on_with_its_flags_and_state() -> None:
     parent = TraceParent(bytes(range(16)), bytes(range(8)), 0)
     server, queue, *_ = spans_of(replace(SEEN, parent=parent, trace_state="a=1"))

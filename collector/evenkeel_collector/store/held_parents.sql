@@ -1,0 +1,9 @@
+-- The parents of the spans of all traces that have held requests.
+SELECT trace_id, span_id, parent_span_id
+FROM span_parents
+WHERE trace_id GLOBAL IN (
+    SELECT trace_id FROM {held:Identifier}
+    WHERE held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+        AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+)
+LIMIT {limit:UInt32}

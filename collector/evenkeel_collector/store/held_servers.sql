@@ -1,0 +1,16 @@
+-- Requests that servers traced, in the same traces or under the same request ids, at about that time.
+SELECT trace_id, span_id, request_id
+FROM requests
+WHERE time BETWEEN fromUnixTimestamp64Milli({begin_ms:Int64}, 'UTC')
+        AND fromUnixTimestamp64Milli({end_ms:Int64}, 'UTC')
+    AND source NOT IN {client_sources:Array(String)}
+    AND (trace_id GLOBAL IN (
+            SELECT trace_id FROM {held:Identifier}
+            WHERE held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC'))
+        OR request_id GLOBAL IN (
+            SELECT request_id FROM {held:Identifier}
+            WHERE request_id != ''
+                AND held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+                    AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')))
+LIMIT {limit:UInt32}

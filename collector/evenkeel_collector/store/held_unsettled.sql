@@ -1,0 +1,12 @@
+-- Held requests without a decision, oldest first.
+SELECT
+    trace_id, span_id, request_id, toUnixTimestamp64Milli(held_at) AS held_ms,
+    toUnixTimestamp64Milli(time) AS time_ms
+FROM {held:Identifier}
+WHERE held_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC')
+    AND (trace_id, span_id) NOT IN (
+        SELECT trace_id, span_id FROM {settled:Identifier}
+        WHERE settled_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC')
+    )
+ORDER BY held_at
+LIMIT {limit:UInt32}

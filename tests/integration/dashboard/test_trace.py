@@ -1,0 +1,112 @@
+"""The whole trace on the Request page: folded, searched, and opened span by span."""
+
+import time
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from evenkeel.store import Store
+from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, overflow
+from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
+from tests.queries import query
+
+pytestmark = pytest.mark.integration
+
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support"}
+TRACE = id_bytes("whole", 16).hex()
+SPANS = (
+    SentSpan("app", "", 0, 400, "ask", "app", 2, {"traceloop.span.kind": "workflow"}),
+    *(
+        SentSpan(f"r{i}", "app", i, 2, "retrieve <b>", "app", 1,
+                 {"openinference.span.kind": "RETRIEVER"})
+        for i in range(412)
+    ),
+    SentSpan("call", "app", 100, 100, "chat", "app", 3,
+             {**CHAT, "gen_ai.usage.input_tokens": 70, "error.type": "timeout"}),
+    SentSpan("post", "call", 101, 98, "POST", "app", 3, {"http.request.method": "POST"}),
+    SentSpan("gate", "post", 120, 62, "POST /v1", "gate", 2, {"http.request.method": "POST"}),
+    # The server's clock is a second ahead.
+    SentSpan("server", "gate", 1125, 50, "chat support", "vllm", 2,
+             {**CHAT, "evenkeel.status": "ok", "evenkeel.request.id": "chatcmpl-whole",
+              "gen_ai.usage.input_tokens": 70, "gen_ai.usage.output_tokens": 9,
+              "evenkeel.e2e_s": 0.05}),
+    SentSpan("queue", "server", 1125, 10, "evenkeel.queue", "vllm"),
+    SentSpan("lost", "nobody", 5, 1, "left over", "app"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def traced(platform: Platform) -> Platform:
+    # Days before the range of other tests: its requests stay as many as they are.
+    request = whole_trace("whole", time.time_ns() - 10 * 86_400 * 10**9, *SPANS)
+    httpx.post(
+        f"{platform.http_url}/v1/traces",
+        content=request.SerializeToString(),
+        headers={"content-type": "application/x-protobuf"},
+    ).raise_for_status()
+    store = Store(platform.query_url)
+    deadline = time.monotonic() + 60
+    while not store.rows(query("request_trace"), {"trace_id": TRACE, "near_ms": 0}):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    store.close()
+    return platform
+
+
+def names(page: Page) -> list[str]:
+    return page.locator(".ek-trace-row .ek-trace-title").all_inner_texts()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_a_trace_is_read_from_the_application_to_our_phases(
+    traced: Platform, browser: Browser, scheme: str, width: int
+) -> None:
+    page = opened(
+        browser, f"{traced.dashboard_url}/request?trace_id={TRACE}&live=off", scheme, width
+    )
+    expect(page.get_by_role("heading", name="chatcmpl-whole")).to_be_visible()
+    rows = page.locator(".ek-trace-row")
+    expect(rows).to_have_count(8)
+    assert names(page) == [
+        "ask", "retrieve <b> ×412", "chat support", "POST", "POST /v1", "chat support",
+        "evenkeel.queue", "left over",
+    ]  # fmt: skip
+    card = page.locator(".st-key-card-trace")
+    expect(card).to_contain_text("419 spans, 3 services, 1 request, 70 → 9 tokens")
+    expect(card.locator("[data-views]")).to_contain_text(
+        "network and client: 38 ms, gateway: 12 ms"
+    )
+    expect(card.locator("[data-remark]").nth(0)).to_contain_text("a parent that was not received")
+    expect(card.locator("[data-remark]").nth(1)).to_contain_text("vllm by −993 ms")
+    assert overflow(page) <= 0, "the page scrolls sideways"
+
+    rows.nth(1).locator(".ek-trace-toggle").click()
+    assert rows.count() < 80, "more rows are drawn than are in view"
+    page.get_by_role("button", name="close all").click()
+    expect(rows).to_have_count(2)
+    page.locator(".ek-trace-search").fill("gate")
+    expect(page.get_by_role("status").filter(has_text="match")).to_have_text("1 of 420 rows match")
+    assert names(page)[-1] == "POST /v1"
+    page.locator(".ek-trace-row").last.locator("a.ek-trace-bar-of").click()
+    details = page.locator(".st-key-card-span")
+    expect(details).to_contain_text("http.request.method")
+    expect(details).to_contain_text("gate")
+    assert httpx.URL(page.url).params["span"] == id_bytes("gate", 8).hex()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_a_trace_without_a_request_is_shown_alone(traced: Platform, browser: Browser) -> None:
+    request = whole_trace("plain", time.time_ns(), SentSpan("a"), SentSpan("b", "a", name="inner"))
+    httpx.post(
+        f"{traced.http_url}/v1/traces",
+        content=request.SerializeToString(),
+        headers={"content-type": "application/x-protobuf"},
+    ).raise_for_status()
+    trace_id = id_bytes("plain", 16).hex()
+    page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id}")
+    expect(page.locator(".ek-trace-row")).to_have_count(2)
+    expect(page.get_by_text("No request of this trace is stored")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
