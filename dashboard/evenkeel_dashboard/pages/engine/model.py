@@ -132,7 +132,8 @@ def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
 def diagnose(load: Load) -> Diagnosis:
     """Return whether memory or compute limits an engine (TECHNIQUES C14), and why.
 
-    Memory: requests wait, and nearly all KV blocks are live or a request was preempted. Compute:
+    Without either of KV use and the reason why requests wait, nobody can tell. Memory: requests
+    wait, and nearly all KV blocks are live or a request was preempted. Compute:
     requests wait while blocks are free: for the step's token budget, for a place in the batch, or
     for neither. Nothing: nothing waits, whatever else is full. A leak: blocks stay in use while
     nothing runs.
@@ -151,6 +152,15 @@ def diagnose(load: Load) -> Diagnosis:
             "requests wait for KV blocks",
             "requests waited for KV blocks",
             _flagged(advise("queue.kv")),
+            signs,
+        )
+    if waits and load.kv_live_ratio is None and load.waiting_for_memory is None:
+        return Diagnosis(
+            "warning",
+            "Requests queue",
+            "the engine does not report whether memory or compute holds them",
+            "the engine does not report whether memory or compute held them",
+            "Add a replica, or let fewer requests in; see the engine's own log for its KV cache.",
             signs,
         )
     if waits and (load.waiting_for_budget or 0.0) >= waiting / 2:

@@ -75,7 +75,10 @@ def _body(selection: Selection, engine: str) -> None:
     data = read_engine(selection, window, engine)
     found = _verdict(data, window, is_past=selection.is_fixed and window.to_ms < now_ms() - 120_000)
     as_of = f"data as of {wording.clock_ms(now_ms())} · {_source_words(data)}"
-    st.html(markup.verdict_banner(StateSummary(found.level, found.headline, found.advice), as_of))
+    headline = found.headline
+    if found.level == "unknown" and data.engines:
+        headline = f"{names_of(data.engines)} reports neither a queue nor its KV cache"
+    st.html(markup.verdict_banner(StateSummary(found.level, headline, found.advice), as_of))
     if not data.rows and not data.histograms:
         who = f"{ENGINES[engine]} reported nothing" if engine else "No engine reported"
         st.html(
@@ -91,13 +94,34 @@ def _body(selection: Selection, engine: str) -> None:
         _show_charts(data, window)
         show_histograms(data)
         show_steps(data)
-    with st.container(border=True, key="card-wasted"):
-        st.html(
-            '<div class="ek-title">Wasted tokens<small>computed for nothing, by cause</small></div>'
-            f"{wasted_markup(data.wasted, colours())}"
+    absent = _ours_alone(data)
+    if "wasted tokens" not in absent:
+        with st.container(border=True, key="card-wasted"):
+            st.html(
+                '<div class="ek-title">Wasted tokens<small>computed for nothing, by cause</small>'
+                f"</div>{wasted_markup(data.wasted, colours())}"
+            )
+    if "drafts by position" not in absent:
+        show_speculation(data)
+    if "control actions" not in absent:
+        show_actions(data, selection, window)
+    if absent:
+        st.caption(
+            f"Not reported by {names_of(data.engines)}: {', '.join(absent)}. They come from "
+            "requests and controllers of evenkeel's own runtime."
         )
-    show_speculation(data)
-    show_actions(data, selection, window)
+
+
+def _ours_alone(data: EngineData) -> list[str]:
+    """Return the cards that another engine has nothing for; [] with step records."""
+    if not data.engines:
+        return []
+    has = {
+        "wasted tokens": bool(data.wasted.by_cause),
+        "drafts by position": bool(data.positions["drafted_tokens"]),
+        "control actions": bool(data.actions),
+    }
+    return [name for name, is_there in has.items() if not is_there]
 
 
 def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdict:

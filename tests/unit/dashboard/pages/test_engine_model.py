@@ -24,6 +24,9 @@ from evenkeel_dashboard.pages.engine.outcomes import (
     ("load", "expected"),
     [
         pytest.param(Load(None, None, None, None, None), "No engine data", id="no data"),
+        pytest.param(
+            Load(9, None, None, None, None), "does not report whether", id="KV use is not reported"
+        ),
         pytest.param(Load(5, 4, 0.97, 3, 1), "Memory-bound", id="blocks are full and many wait"),
         pytest.param(Load(0, 0, 0.9, 2, 0.5), "Memory-bound", id="somebody was thrown out"),
         pytest.param(Load(5, 0, 0.4, 0, 0.95), "Compute-bound", id="many wait, blocks are free"),
