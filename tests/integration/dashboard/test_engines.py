@@ -59,7 +59,9 @@ def test_the_engine_page_of_sglang(engines: Platform, browser: Browser) -> None:
     page = opened(browser, page_of(engines, "engine", "sglang"))
     expect(page.get_by_text("from the metrics of SGLang; no step records")).to_be_visible()
     # 7 wait, and 83 % of the KV cache is live.
-    expect(page.get_by_text("Memory-bound").first).to_be_visible()
+    banner = page.locator(".ek-verdict")
+    expect(banner).to_contain_text("Memory-bound")
+    expect(banner).not_to_contain_text("--", use_inner_text=True)
     histograms = page.locator(".st-key-card-histograms")
     expect(histograms.locator("tbody tr", has_text="time to first token")).to_contain_text("50")
     expect(histograms.locator("tbody tr", has_text="time per output")).to_contain_text(
@@ -102,6 +104,17 @@ def test_requests_of_another_engine(engines: Platform, browser: Browser) -> None
     expect(row).to_contain_text("not reported")
     page.goto(page_of(engines, "explore", "tgi", engine="sglang"))
     expect(page.get_by_text("No matches in this range")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_the_page_of_a_request_of_another_engine(engines: Platform, browser: Browser) -> None:
+    page = opened(browser, page_of(engines, "request", "sglang", request_id="1a2b3c4d5e6f"))
+    facts = page.locator(".st-key-card-facts")
+    expect(facts).to_contain_text("SGLang")
+    expect(facts).to_contain_text("128")
+    expect(facts).to_contain_text("not reported")
+    expect(facts).not_to_contain_text("off")
     assert_no_exception(page)
     page.close()
 

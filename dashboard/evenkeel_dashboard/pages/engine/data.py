@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.metric_query import REFERENCE, mapped_metrics, metric_parameters
 from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw.window import Window
@@ -108,10 +109,11 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
     )
     waiting = _rows_if_known(held_up)
     engines, others = [], []
-    state, histograms = _read_metrics(parameters, engine)
+    # The engine with step records has metrics too, but its steps say more.
+    read = [n for n in known_engines() if engine in ("", n) and not (rows and n == REFERENCE)]
+    state, histograms = _read_metrics(parameters, read)
     if rows:
-        # The engine with step records has metrics too; its steps say more.
-        others = [each for each in engines_of([*state, *histograms]) if each != REFERENCE]
+        others = engines_of([*state, *histograms])
     else:
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
         engines = engines_of([*state, *histograms])
@@ -141,12 +143,12 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
 
 
 def _read_metrics(
-    parameters: Mapping[str, Any], engine: str
+    parameters: Mapping[str, Any], engines: Collection[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of engines' series and of their histograms."""
+    """Return the rows of these engines' series and of their histograms."""
 
     def rows_later(query: Path, measures: Iterable[str]) -> reading.Rows:
-        mapped = [m for m in mapped_metrics(measures) if engine in ("", m.engine)]
+        mapped = [m for m in mapped_metrics(measures) if m.engine in engines]
         if not mapped:
             return list
         arrays = {key: tuple(values) for key, values in metric_parameters(mapped).items()}

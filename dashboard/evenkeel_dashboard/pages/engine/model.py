@@ -129,7 +129,7 @@ def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
     )
 
 
-def diagnose(load: Load) -> Diagnosis:
+def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
     """Return whether memory or compute limits an engine (TECHNIQUES C14), and why.
 
     Without either of KV use and the reason why requests wait, nobody can tell. Memory: requests
@@ -137,7 +137,16 @@ def diagnose(load: Load) -> Diagnosis:
     requests wait while blocks are free: for the step's token budget, for a place in the batch, or
     for neither. Nothing: nothing waits, whatever else is full. A leak: blocks stay in use while
     nothing runs.
+
+    Args:
+        load: What was measured.
+        has_flags: Whether the advice may name vLLM's flags.
     """
+
+    def advice(cause: str) -> str:
+        found = advise(cause)
+        return "" if found is None else _flagged(found) if has_flags else found.text
+
     signs = _signs(load)
     if load.num_waiting is None and load.kv_live_ratio is None:
         return Diagnosis("unknown", "", "No engine data", "No engine data", "", signs)
@@ -151,7 +160,7 @@ def diagnose(load: Load) -> Diagnosis:
             "Memory-bound",
             "requests wait for KV blocks",
             "requests waited for KV blocks",
-            _flagged(advise("queue.kv")),
+            advice("queue.kv"),
             signs,
         )
     if waits and load.kv_live_ratio is None and load.waiting_for_memory is None:
@@ -169,7 +178,7 @@ def diagnose(load: Load) -> Diagnosis:
             "Compute-bound",
             "each step's token budget is spent while KV blocks are free",
             "each step's token budget was spent while KV blocks were free",
-            _flagged(advise("queue.budget")),
+            advice("queue.budget"),
             signs,
         )
     if waits and (load.waiting_for_seats or 0.0) >= waiting / 2:
@@ -178,7 +187,7 @@ def diagnose(load: Load) -> Diagnosis:
             "Too few batch slots",
             "the maximum number of sequences is running while KV blocks are free",
             "the maximum number of sequences was running while KV blocks were free",
-            _flagged(advise("queue.seats")),
+            advice("queue.seats"),
             signs,
         )
     if waits:
@@ -210,9 +219,7 @@ def diagnose(load: Load) -> Diagnosis:
     return Diagnosis("good", "", words, words, "", signs)
 
 
-def _flagged(advice: Advice | None) -> str:
-    if advice is None:
-        return ""
+def _flagged(advice: Advice) -> str:
     return f"{advice.text} Flags: {', '.join(advice.flags)}." if advice.flags else advice.text
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from evenkeel.engines.engine_map import known_engines
+from evenkeel.engines.metric_query import REFERENCE
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.figures import (
     Line,
@@ -132,15 +133,20 @@ def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdic
     def is_recent(row: Mapping[str, Any]) -> bool:
         return time_ms(row["bucket"]) >= since_ms
 
+    has_flags = set(data.engines) <= {REFERENCE}
     queued = [row for row in data.rows if (row["num_waiting"] or 0.0) >= QUEUE_FROM]
     busy = {row["bucket"] for row in queued}
     recent = diagnose(
         load_of(
             [row for row in data.rows if is_recent(row)] or data.rows[-1:],
             [row for row in data.waiting if is_recent(row)],
-        )
+        ),
+        has_flags=has_flags,
     )
-    before = diagnose(load_of(queued, [row for row in data.waiting if row["bucket"] in busy]))
+    before = diagnose(
+        load_of(queued, [row for row in data.waiting if row["bucket"] in busy]),
+        has_flags=has_flags,
+    )
     until = ""
     if queued:
         until_ms = time_ms(queued[-1]["bucket"]) + window.step_s * 1000

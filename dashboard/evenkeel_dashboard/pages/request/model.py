@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.engines.reported import silent_sources
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission
 
@@ -38,6 +39,14 @@ def phases(row: Row, offset_s: float = 0.0) -> list[RequestPhase]:
     return found
 
 
+def nothing_drawn_words(row: Row) -> str:
+    """Return why a request has no timeline."""
+    silent = silent_sources([row["source"]], "queue_s")
+    if silent:
+        return f"When it was queued, prefilled and decoded is not reported by {silent[0]}."
+    return "It reached neither the engine nor a cache, so there is nothing to draw."
+
+
 def explanation(row: Row, series: Sequence[Emission], neighbours: Sequence[Row]) -> list[str]:
     """Return sentences on why the request took as long as it did, most important first."""
     sentences = []
@@ -60,10 +69,10 @@ def _first_token_words(row: Row) -> str:
             f" It had {wording.count(row['input_tokens'])} input tokens, "
             f"{wording.count(missing)} of them not cached."
         )
-    return (
-        f"The first token came after {wording.seconds(row['ttft_s'])}, "
-        f"{_longest_phase(row, row['ttft_s'])}.{found}"
-    )
+    came = f"The first token came after {wording.seconds(row['ttft_s'])}"
+    if row["queue_s"] is None and row["prefill_s"] is None:
+        return f"{came}.{found}"
+    return f"{came}, {_longest_phase(row, row['ttft_s'])}.{found}"
 
 
 def _no_token_words(row: Row) -> str:

@@ -30,7 +30,12 @@ from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.logs import show_logs
-from evenkeel_dashboard.pages.request.model import explanation, is_trace_id, near_time_ms
+from evenkeel_dashboard.pages.request.model import (
+    explanation,
+    is_trace_id,
+    near_time_ms,
+    nothing_drawn_words,
+)
 from evenkeel_dashboard.pages.request.records import show_judgements
 from evenkeel_dashboard.pages.request.token_model import (
     CacheUse,
@@ -236,7 +241,7 @@ def _show_timeline(
         part = _part()
         drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
         if not drawn or drawn[0].name == "lanes":
-            st.caption("It reached neither the engine nor a cache, so there is nothing to draw.")
+            st.caption(nothing_drawn_words(row))
             return
         for each in drawn:
             st.html(f'<div class="ek-label">{escape(each.title)}</div>')

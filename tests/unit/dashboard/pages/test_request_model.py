@@ -10,6 +10,7 @@ from evenkeel_dashboard.pages.request.model import (
     explanation,
     gap_words,
     near_time_ms,
+    nothing_drawn_words,
     phases,
     prefilling,
 )
@@ -88,3 +89,11 @@ def test_a_time_that_is_none_is_left_out(text: str, at_ms: int) -> None:
 def test_a_gap_of_nothing_has_a_reason() -> None:
     assert gap_words(0.0) == "0 ms (tokens arrive several at a time)"
     assert (gap_words(0.02), gap_words(None)) == ("20 ms", "no data")
+
+
+def test_phases_that_the_sender_does_not_report_are_not_called_zero() -> None:
+    row = request(queue_s=None, prefill_s=None, decode_s=None, source="sglang")
+    (sentence,) = explanation(row, [], [])
+    assert sentence.startswith("The first token came after 1 s. It had 1,000 input tokens")
+    assert nothing_drawn_words(row).endswith("is not reported by SGLang.")
+    assert "neither the engine nor a cache" in nothing_drawn_words(request(source="evenkeel"))
