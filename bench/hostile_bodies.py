@@ -140,11 +140,9 @@ def run(folder: Path, num_mutations: int, seed: int) -> dict[str, object]:
         took_s = time.monotonic() - began_s
         is_alive = collector.process.poll() is None
         accepted = figure(collector, "evenkeel_collector_spans_accepted_total")
-        stored = -1
-        deadline = time.monotonic() + DRAIN_S
-        while stored != accepted and time.monotonic() < deadline:
-            time.sleep(0.5)
-            stored = int(collector.rows("SELECT count() FROM spans")[0][0])
+        stored = wait_stored(collector, "spans", accepted)
+        records = figure(collector, "evenkeel_collector_log_records_accepted_total")
+        records_stored = wait_stored(collector, "logs", records)
         results: dict[str, object] = {
             "mutations": share * NUM_SENDERS,
             "answers": dict(sorted(tally.statuses.items())),
@@ -153,6 +151,8 @@ def run(folder: Path, num_mutations: int, seed: int) -> dict[str, object]:
             "alive": is_alive,
             "spans_accepted": accepted,
             "spans_stored": stored,
+            "log_records_accepted": records,
+            "log_records_stored": records_stored,
             "numbers_refused": int(collector.rows("SELECT sum(num) FROM refused_numbers")[0][0]),
             "quarantined": figure(collector, "evenkeel_collector_segments_quarantined_total"),
             "insert_failures": figure(collector, "evenkeel_collector_insert_failures_total"),
@@ -165,6 +165,16 @@ def run(folder: Path, num_mutations: int, seed: int) -> dict[str, object]:
     return results
 
 
+def wait_stored(collector: CollectorProcess, table: str, accepted: int) -> int:
+    """Return the number of a table's rows once it is what was accepted, or at the timeout."""
+    stored = -1
+    deadline = time.monotonic() + DRAIN_S
+    while stored != accepted and time.monotonic() < deadline:
+        time.sleep(0.5)
+        stored = int(collector.rows(f"SELECT count() FROM {table}")[0][0])
+    return stored
+
+
 def is_good(results: dict[str, object]) -> bool:
     """Whether nothing went wrong."""
     faults = (
@@ -174,6 +184,7 @@ def is_good(results: dict[str, object]) -> bool:
     return (
         bool(results["alive"])
         and results["spans_accepted"] == results["spans_stored"]
+        and results["log_records_accepted"] == results["log_records_stored"]
         and not any(results[name] for name in faults)
     )
 

@@ -223,6 +223,9 @@ class RequestRecord(msgspec.Struct, kw_only=True):
             value = getattr(self, name)
             if value is not None and value != []:
                 attributes[attribute] = value
+        if self.ttft_s is not None:
+            # The conventions' name for it, for other readers of our spans.
+            attributes[spans.TIME_TO_FIRST_CHUNK] = self.ttft_s
         if self.finish_reason is not None:
             attributes[spans.FINISH_REASONS] = [self.finish_reason]
         for source, (drafted, accepted) in self.drafts_by_source.items():

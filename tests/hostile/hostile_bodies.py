@@ -17,16 +17,18 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
+from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import key_values, mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 PROBLEM = "application/problem+json"
-TRACES, METRICS, FEEDBACK = "/v1/traces", "/v1/metrics", "/v1/feedback"
+TRACES, METRICS, LOGS, FEEDBACK = "/v1/traces", "/v1/metrics", "/v1/logs", "/v1/feedback"
 SERVICE = "opentelemetry.proto.collector"
 GRPC_METHODS = {
     TRACES: f"/{SERVICE}.trace.v1.TraceService/Export",
     METRICS: f"/{SERVICE}.metrics.v1.MetricsService/Export",
+    LOGS: f"/{SERVICE}.logs.v1.LogsService/Export",
 }
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FAIR_CODES = frozenset({"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"})
@@ -102,9 +104,28 @@ def metrics() -> Any:
     return request
 
 
+def logs() -> Any:
+    """Return a request with a body and a value of every kind, and events that describe calls."""
+    attributes = {
+        "n": -5, "b": True, "list": [1, "a/b", 0.5, None], "map": {"x": [1, {"y": "z"}]},
+        "raw": b"\x00\xff",
+    }  # fmt: skip
+    request = logs_request(1, attributes, body={"m": ["x", {"y": 1}]}, service="hostile")
+    for body in ("text", 1.5, b"\x00\xff", [1, "a"], None):
+        request.MergeFrom(
+            logs_request(1, attributes, body, "hostile", trace_id=b"\1" * 16, span_id=b"\2" * 8)
+        )
+    for agent, event in (("claude_code", "api_request"), ("codex", "tool_result")):
+        request.MergeFrom(agent_event(agent, event))
+    asked = {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 5}
+    for name in ("gen_ai.client.inference.operation.details", "gen_ai.evaluation.result"):
+        request.MergeFrom(logs_request(1, asked, service="hostile", event_name=name))
+    return request
+
+
 def good_bodies() -> list[Body]:
     """Return a good body of each path and encoding."""
-    spans, points = traces(), metrics()
+    spans, points, records = traces(), metrics(), logs()
     trace_id = spans.resource_spans[0].scope_spans[0].spans[0].trace_id.hex()
     said = {"trace_id": trace_id, "score": 0.5, "label": "up", "comment": "fine", "id": "1"}
     packed = spans.SerializeToString()
@@ -113,6 +134,8 @@ def good_bodies() -> list[Body]:
         Body(METRICS, PROTOBUF, points.SerializeToString()),
         Body(TRACES, JSON, as_json(spans)),
         Body(METRICS, JSON, as_json(points)),
+        Body(LOGS, PROTOBUF, records.SerializeToString()),
+        Body(LOGS, JSON, as_json(records)),
         Body(FEEDBACK, JSON, json.dumps(said).encode()),
         Body(TRACES, PROTOBUF | {"content-encoding": "gzip"}, gzip.compress(packed)),
         Body(TRACES, PROTOBUF | {"content-encoding": "deflate"}, zlib.compress(packed)),
@@ -127,6 +150,11 @@ def as_json(message: Any) -> bytes:
             for span in scope["spans"]:
                 for holder in (span, *span.get("links", ())):
                     holder["traceId"], holder["spanId"] = TRACE_ID, TRACE_ID[:16]
+    for resource in document.get("resourceLogs", ()):
+        for scope in resource["scopeLogs"]:
+            for record in scope["logRecords"]:
+                if "traceId" in record:
+                    record["traceId"], record["spanId"] = TRACE_ID, TRACE_ID[:16]
     return json.dumps(document).encode()
 
 

@@ -22,6 +22,7 @@ from tests.hostile.hostile_bodies import (
     FEEDBACK,
     GRPC_METHODS,
     JSON,
+    LOGS,
     METRICS,
     PROTOBUF,
     TRACES,
@@ -29,6 +30,7 @@ from tests.hostile.hostile_bodies import (
     Body,
     complaint,
     good_bodies,
+    logs,
     metrics,
     mutations,
     traces,
@@ -68,6 +70,11 @@ REFUSED = [
     ("a lone surrogate", Body(TRACES, JSON, b'{"resourceSpans": ["\\ud800"]}'), 400),
     ("a lone surrogate as a name", Body(TRACES, JSON, b'{"\\udfff": 1}'), 400),
     ("a surrogate in UTF-8", Body(TRACES, JSON, b'{"a": "\xed\xa0\x80"}'), 400),
+    ("a surrogate in logs", Body(LOGS, JSON, b'{"resourceLogs": "\\ud800"}'), 400),
+    ("logs nested without end", Body(LOGS, JSON, b'{"resourceLogs":' + b"[" * 100_000), 400),
+    ("deep logs", Body(LOGS, PROTOBUF, b"\x0a\x7f" * 5000), 400),
+    ("a bomb of logs", Body(LOGS, PROTOBUF | {"content-encoding": "gzip"},
+     gzip.compress(b"\0" * (64 << 20), 9)), 413),
     ("a surrogate in metrics", Body(METRICS, JSON, b'{"resourceMetrics": "\\ud800"}'), 400),
     ("a surrogate in feedback", Body(FEEDBACK, JSON, b'{"trace_id": "\\ud800"}'), 400),
     ("no UTF-8", Body(TRACES, JSON, b'{"a": "\xff"}'), 400),
@@ -151,7 +158,7 @@ def test_a_body_that_is_odd_is_taken(
     assert answer.status_code == 200, answer.text
 
 
-@pytest.mark.parametrize("path", [TRACES, METRICS, FEEDBACK])
+@pytest.mark.parametrize("path", [TRACES, METRICS, LOGS, FEEDBACK])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:20])
 def test_any_value_for_the_whole_document_is_answered_fairly(
     collector: CollectorProcess, client: httpx.Client, path: str, value: str
@@ -220,6 +227,8 @@ GRPC = [
     ("a bomb by deflate", METRICS, b"\0" * (6 << 20), grpc.Compression.Deflate,
      {"RESOURCE_EXHAUSTED"}),
     ("nothing", METRICS, b"", None, {"OK"}),
+    ("half a log", LOGS, logs().SerializeToString()[:-3], None, {"INVALID_ARGUMENT"}),
+    ("a bomb of logs", LOGS, b"\0" * (30 << 20), grpc.Compression.Gzip, {"RESOURCE_EXHAUSTED"}),
 ]  # fmt: skip
 
 
@@ -261,7 +270,9 @@ def test_mutations_are_answered_fairly_and_what_is_stored_can_be_read(
         assert wrong is None, (wrong, body)
     for body in good_bodies():
         assert send(collector, client, body).status_code == 200
-    for name, table in (("spans", "spans"), ("points", "engine_state")):
+    for name, table in (
+        ("spans", "spans"), ("points", "engine_state"), ("log_records", "logs"),
+    ):  # fmt: skip
         accepted = int(number(collector, f"evenkeel_collector_{name}_accepted_total"))
         assert accepted > 0
         wait_for(
@@ -270,7 +281,7 @@ def test_mutations_are_answered_fairly_and_what_is_stored_can_be_read(
             ),
             300,
         )
-    for table in ("spans", "requests", "engine_state", "feedback"):
+    for table in ("spans", "requests", "engine_state", "feedback", "logs"):
         collector.rows(f"SELECT * FROM {table}")
     assert number(collector, "evenkeel_collector_insert_failures_total") == 0
     assert number(collector, "evenkeel_collector_segments_quarantined_total") == 0

@@ -26,6 +26,7 @@ def test_zero_is_a_value() -> None:
     record = RequestRecord(request_id="r", model="m", output_tokens=0, ttft_s=0.0)
     assert record.to_attributes()[spans.OUTPUT_TOKENS] == 0
     assert record.to_attributes()["evenkeel.ttft_s"] == 0.0
+    assert record.to_attributes()[spans.TIME_TO_FIRST_CHUNK] == 0.0
 
 
 def test_every_field_says_where_it_goes_and_what_it_means() -> None:
