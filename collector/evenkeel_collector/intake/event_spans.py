@@ -35,13 +35,8 @@ MAX_MS = 1e9
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Names that only Claude Code's scope makes unique.
 CLAUDE_CODE = "claude_code."
-_MARKER = re2.compile(
-    rb"claude_code|codex\.|"
-    + b"|".join(
-        re2.escape(name.encode())
-        for name in (conventions.EVENT_INFERENCE, conventions.EVENT_EVALUATION)
-    )
-)
+# One of them is in every event that describes a call.
+_MARKERS = (b"claude_code", b"codex.", b"gen_ai.")
 _HEX_ID = re2.compile(r"[0-9a-fA-F]{32}")
 # Where a trace may be named that has no id: a prompt's events are one trace, else a session's.
 _TRACE_NAMES = ("prompt.id", conventions.SESSION_ID, "conversation.id", conventions.CONVERSATION_ID)
@@ -67,7 +62,7 @@ class _Found:
 
 def may_hold_calls(payload: bytes) -> bool:
     """Whether an encoded logs request could have events that describe calls; False is definite."""
-    return _MARKER.search(payload) is not None
+    return any(marker in payload for marker in _MARKERS)
 
 
 def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:

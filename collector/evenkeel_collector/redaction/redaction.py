@@ -196,7 +196,8 @@ class Redactor:
             self._redact_field(of_scope, "schema_url", state)
             return _discard_unknown(of_scope)
         record = getattr(of_scope, shape.records)[place.span]
-        if place.attributes is not None and shape is TRACES:
+        has_own_rules = shape is not TRACES and self._is_special(record)
+        if place.attributes is not None and not has_own_rules:
             return self._redact_some(record, place.attributes, state, resource.attributes)
         self._enter(record, state, record.attributes, resource.attributes)
         if shape is TRACES:
@@ -239,6 +240,13 @@ class Redactor:
             self._redact_attributes(event.attributes, state)
             self._redact_field(event, "name", state)
         remove(span.events, removed)
+
+    def _is_special(self, record: Any) -> bool:
+        """Whether a log record is an event whose content is not told by attributes' names alone."""
+        return any(
+            is_in(self._agents, name) or is_in(self._content_events, name)
+            for name in map(str.encode, _event_names(record))
+        )
 
     def _redact_log_record(self, record: Any, state: _Pass) -> None:
         names = [name.encode() for name in _event_names(record)]
