@@ -277,10 +277,8 @@ def test_a_request_that_a_span_and_an_event_describe_counts_once(
     spans = trace_request(1, attributes, name="chat gpt-z", service=service)
     (span,) = spans.resource_spans[0].scope_spans[0].spans
     span.kind = 3
-    for trace_id, span_id in (
-        (span.trace_id, span.span_id),
-        (uuid.uuid4().bytes, uuid.uuid4().bytes[:8]),
-    ):
+    ids = [(span.trace_id, span.span_id), (uuid.uuid4().bytes, uuid.uuid4().bytes[:8])]
+    for trace_id, span_id in ids:
         event = logs_request(
             1, attributes, service=service, trace_id=trace_id, span_id=span_id,
             event_name="gen_ai.client.inference.operation.details",
@@ -298,6 +296,14 @@ def test_a_request_that_a_span_and_an_event_describe_counts_once(
     assert {first["model"], second["model"]} == {"gpt-z"}
     assert {first["e2e_s"], second["e2e_s"]} == {0.001, None}
     assert asyncio.run(settle(collector)) == []
+    # A span that comes after all: the call was counted.
+    late = trace_request(1, attributes, name="chat gpt-z", service=service)
+    (span,) = late.resource_spans[0].scope_spans[0].spans
+    span.kind, span.trace_id, span.span_id = 3, ids[1][0], ids[1][1]
+    assert httpx.post(url, content=late.SerializeToString(), headers=PROTOBUF).status_code == 200
+    found(collector, "spans", service, 3)
+    time.sleep(12)
+    found(collector, "requests", service, 2)
 
 
 async def settle(collector: CollectorProcess) -> list[CheckedBody]:
