@@ -56,6 +56,14 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     session_id: Annotated[
         str | None, InStore("conversation", spans.CONVERSATION_ID, "Nullable(String)")
     ] = None
+    session_source: Annotated[
+        str | None,
+        InStore("where that is from: header, attribute, trace, chain", spans.SESSION_SOURCE),
+    ] = None
+    parent_span_id: Annotated[
+        str | None,
+        InStore("the caller's span, if it sent one", spans.PARENT_SPAN_ID, "Nullable(String)"),
+    ] = None
     model: Annotated[str, InStore("requested model", spans.REQUEST_MODEL, "LowCardinality(String)")]
     slo_class: Annotated[str | None, InStore("SLO class: which SLOs apply", spans.SLO_CLASS)] = None
     route: Annotated[str | None, InStore("the caller's name for its route", spans.ROUTE)] = None
@@ -157,7 +165,11 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         int | None, OnSpan("of those, evicted earlier", "evenkeel.prefix.lost_tokens")
     ] = None
     prefix_evicted_s: Annotated[
-        float | None, OnSpan("s from that eviction to the arrival", "evenkeel.prefix.evicted_s")
+        float | None, InStore("s from that eviction to the arrival", "evenkeel.prefix.evicted_s")
+    ] = None
+    recompute_s: Annotated[
+        float | None,
+        InStore("s of prefill that computed evicted tokens again", "evenkeel.prefix.recompute_s"),
     ] = None
     prefix_evicted_by: Annotated[
         str | None, OnSpan("request that took the freed blocks", "evenkeel.prefix.evicted_by")

@@ -58,6 +58,8 @@ PROMPT_VERSION = "evenkeel.prompt.version"
 STATUS = "evenkeel.status"
 # Which engine served the request; on another tool's span or its resource, it names the engine.
 ENGINE_NAME = "evenkeel.engine.name"
+SESSION_SOURCE = "evenkeel.session.source"
+PARENT_SPAN_ID = "evenkeel.parent_span_id"
 # How the engine computes; also on the resource.
 ENGINE_DTYPE = "evenkeel.engine.dtype"
 ENGINE_KV_CACHE_DTYPE = "evenkeel.engine.kv_cache_dtype"
