@@ -157,6 +157,13 @@ REVIEW_REJECTED = "not golden"
 # HTTP headers a caller may set on a request. `traceparent` is W3C Trace Context.
 HEADER_TENANT = "x-evenkeel-tenant"
 HEADER_SESSION = "x-evenkeel-session"
+# Headers in which agents, and clients of vLLM, name their session; ours comes first.
+HEADERS_SESSION_OTHERS = (
+    "x-session-id",
+    "x-claude-code-session-id",
+    "session-id",
+    "x-session-affinity",
+)
 HEADER_PROMPT = "x-evenkeel-prompt"  # name@version
 HEADER_SLO_CLASS = "x-evenkeel-slo-class"
 HEADER_ROUTE = "x-evenkeel-route"

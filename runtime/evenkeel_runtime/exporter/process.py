@@ -26,6 +26,7 @@ from evenkeel_runtime.exporter.engines import EngineTelemetry
 from evenkeel_runtime.exporter.explainer import Explainer
 from evenkeel_runtime.exporter.otlp import build_request, count_spans
 from evenkeel_runtime.exporter.record import FinishedRequest
+from evenkeel_runtime.exporter.session_finder import SessionFinder
 from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
 from evenkeel_runtime.wire.frames import FRAME_HEAD, ExporterConfig
 from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode
@@ -159,6 +160,7 @@ class Exporter:
         self._counts = counts
         self._send = send
         self._explainer = explainer
+        self._sessions = SessionFinder()
         self._deadline: float | None = None
         self._is_failing = False
         self._ready: queue.Queue[_Batch | None] = queue.Queue(_MAX_READY)
@@ -206,6 +208,7 @@ class Exporter:
         if self._explainer is not None:
             self._explainer.explain(requests)
         for request in requests:
+            self._sessions.find(request.seen)
             request.complete(self._config.max_emissions, self._config.setup)
             if self._explainer is not None:
                 self._explainer.keep(request)

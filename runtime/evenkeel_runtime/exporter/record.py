@@ -55,6 +55,8 @@ class FinishedRequest:
             self.seen.dtype, self.seen.kv_cache_dtype = setup.dtype, setup.kv_cache_dtype
             self.seen.tensor_parallel = setup.tensor_parallel
             self.seen.pipeline_parallel = setup.pipeline_parallel
+        if self.seen.parent is not None:
+            self.seen.parent_span_id = self.seen.parent.span_id.hex()
         _complete(self.seen, self.phases, max_emissions, self.explanation)
         if self.explanation is not None:
             self.explanation.fill(self.seen)

@@ -65,6 +65,12 @@ class PrefixExplanation:
     own_around: tuple[int, ...] = ()
     near_around: tuple[int, ...] = ()
 
+    @property
+    def recompute_s(self) -> float:
+        """The part of `cost_s` that computed evicted tokens again."""
+        lost = min(self.use.lost_tokens, self.missed_tokens)
+        return self.cost_s * lost / self.missed_tokens if lost else 0.0
+
     def fill(self, record: Observation) -> None:
         """Write the explanation into the request's record."""
         use = self.use
@@ -72,6 +78,8 @@ class PrefixExplanation:
         record.prefix_missed_tokens = self.missed_tokens
         record.prefix_cost_s = self.cost_s
         record.prefix_lost_tokens = use.lost_tokens or None
+        if self.miss is not Miss.OFF:
+            record.recompute_s = self.recompute_s
         if use.evicted_ns is not None:
             record.prefix_evicted_s = (record.arrival_ns - use.evicted_ns) / 1e9
         record.prefix_evicted_by = use.evicted_by

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel.spans import COMPRESSION_SAVED_TOKENS, COMPRESSION_VERDICT, HEADER_CACHE
 from evenkeel_runtime.compression.compressor import Compressor
-from evenkeel_runtime.request import content
+from evenkeel_runtime.request import content, conversation
 from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.request.hook import RequestHook
 from evenkeel_runtime.request.trace import (
@@ -82,6 +82,7 @@ class ArrivalMiddleware:
         finally:
             CURRENT_REQUEST.reset(token)
             exchange.keep_content()
+            exchange.digest_messages()
             hook.finish_request(request, exchange.describe_refusal)
 
 
@@ -102,6 +103,10 @@ class _Exchange:
         # Kept to name the error if the request fails, and to record content if that is enabled.
         self._answered = bytearray()
         self._most_asked = content.MAX_BYTES if hook.records_content else _MAX_KEPT_BYTES
+        # Without a session, earlier requests of the conversation are found by its messages.
+        self._is_digested = request.operation == "chat" and request.caller.session_id is None
+        if self._is_digested:
+            self._most_asked = conversation.MAX_BYTES
         # With a response cache, the response head is held until the first bytes arrive: only then
         # is it known whether the cache or the engine answers.
         self._holds_start = hook.has_cache
@@ -185,6 +190,15 @@ class _Exchange:
         try:
             self._request.input_messages = content.input_messages(bytes(self._request.body))
             self._request.output_messages = content.output_messages(bytes(self._answered))
+        except Exception as error:
+            self._hook.recorder.record_internal_error(error)
+
+    def digest_messages(self) -> None:
+        """Record digests of the messages of a request that names no session."""
+        if not self._is_digested or (self._request.http_status or 0) >= 400:
+            return
+        try:
+            self._request.message_digests = conversation.digest(self._request.body)
         except Exception as error:
             self._hook.recorder.record_internal_error(error)
 

@@ -17,6 +17,7 @@ from evenkeel.spans import (
     HEADER_SESSION,
     HEADER_SLO_CLASS,
     HEADER_TENANT,
+    HEADERS_SESSION_OTHERS,
 )
 from evenkeel_runtime.wire.caller import Caller, TraceParent
 
@@ -46,6 +47,7 @@ _KNOWN = {
     name.encode(): name
     for name in (
         *_FIELD_OF_HEADER,
+        *HEADERS_SESSION_OTHERS,
         HEADER_KNOWLEDGE,
         HEADER_PROMPT,
         HEADER_TRACE_PARENT,
@@ -86,6 +88,8 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
         return ReadHeaders(Caller())
 
     fields = {field: seen.get(header) for header, field in _FIELD_OF_HEADER.items()}
+    for header in HEADERS_SESSION_OTHERS:
+        fields["session_id"] = fields["session_id"] or seen.get(header)
     if HEADER_PROMPT in seen:
         name, at, version = seen[HEADER_PROMPT].rpartition("@")
         if at and name and version:

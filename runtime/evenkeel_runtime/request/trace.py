@@ -14,7 +14,7 @@ from evenkeel.spans import Status
 from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
-from evenkeel_runtime.wire.observation import Observation
+from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
 if TYPE_CHECKING:
     from evenkeel_runtime.control.door import Door
@@ -52,6 +52,7 @@ class EngineRun:
         cache_salt: Isolates its prefix in vLLM's cache; None if shared.
         emission_ns: Time of each emission.
         emission_tokens: New tokens in each.
+        answer_head: The first tokens of its first sequence.
         last_output: vLLM's latest output, read once at the end of the run.
         num_final_tokens: Tokens of the final output, if not streamed.
         finish_reason: Why its first sequence ended.
@@ -84,6 +85,7 @@ class EngineRun:
     emission_ns: list[int] = field(default_factory=list)
     emission_tokens: list[int] = field(default_factory=list)
     last_output: Any = None
+    answer_head: list[int] = field(default_factory=list)
     num_final_tokens: int = 0
     finish_reason: str | None = None
     drafted_by_step: list[int] | None = None
@@ -131,6 +133,7 @@ class HttpRequest:
         cache_header: The cache layer that answered, for the response header.
         input_messages: The input in OpenTelemetry's form, set at the end of the response.
         output_messages: The answer in the same form.
+        message_digests: Digests of its messages (conversation.py), set at the end of the response.
     """
 
     operation: str
@@ -154,6 +157,7 @@ class HttpRequest:
     cache_header: str | None = None
     input_messages: str | None = None
     output_messages: str | None = None
+    message_digests: bytes = b""
 
     def count_tokens(self) -> int:
         """Return the input and output tokens of its runs, as known from the outputs so far."""
@@ -230,6 +234,8 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
         if len(request.runs) == 1:
             seen.input_messages = request.input_messages
             seen.output_messages = request.output_messages
+            seen.message_digests = request.message_digests
+            seen.answer_head = pack_tokens(run.answer_head)
     read_engine(run, seen)
     if run.is_from_cache:
         _leave_out_engine(seen, run.end_ns or end_ns)

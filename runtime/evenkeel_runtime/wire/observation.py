@@ -15,6 +15,8 @@ from evenkeel_runtime.wire.caller import Caller, TraceParent
 LEAST_HOLD_S = 1e-4
 # Number of leading prompt tokens to compare; more would load the server's event loop.
 MAX_COMPARED_TOKENS = 8192
+# Leading tokens of an answer by which the next prompt of its conversation is recognised.
+ANSWER_HEAD_TOKENS = 16
 
 
 class CanaryResult(msgspec.Struct, frozen=True, kw_only=True, tag="canary"):
@@ -52,6 +54,9 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
         hold_starts_ns: When each of these began.
         prompt: Token ids of the start of the prompt, 4 bytes each (ledger/prompt_memory.py); used
             for comparison only, they never leave this machine.
+        message_digests: Digest of each of its messages, 8 bytes (request/conversation.py); empty if
+            the caller named its session.
+        answer_head: The first token ids of the answer, packed as `prompt`.
         cache_salt: Salt that separates its prefix from others' in vLLM's cache, if any.
         scheduled_ns: When the engine first scheduled it; None if it never did.
         first_token_ns: The engine's own time of the first token; None without one.
@@ -79,6 +84,8 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
     holds: Mapping[str, float] = {}
     hold_starts_ns: Mapping[str, int] = {}
     prompt: bytes = b""
+    message_digests: bytes = b""
+    answer_head: bytes = b""
     cache_salt: str | None = None
     scheduled_ns: int | None = None
     first_token_ns: int | None = None

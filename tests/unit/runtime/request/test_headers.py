@@ -76,6 +76,26 @@ def test_knowledge_is_sorted_and_unknown_if_it_cannot_be_read(
     assert read.malformed == (("x-evenkeel-knowledge",) if knowledge is None else ())
 
 
+@pytest.mark.parametrize(
+    ("pairs", "session", "malformed"),
+    [
+        ({"x_session_id": "a"}, "a", ()),
+        ({"x_claude_code_session_id": "a"}, "a", ()),
+        ({"session_id": "a"}, "a", ()),
+        ({"x_session_affinity": "a"}, "a", ()),
+        ({"x_session_affinity": "d", "session_id": "c", "x_session_id": "a"}, "a", ()),
+        ({"x_session_id": "a", "x_evenkeel_session": "ours"}, "ours", ()),
+        ({"x_session_id": "a" * 10_000}, None, ("x-session-id",)),
+        ({"x_session_id": "a" * 10_000, "session_id": "b"}, "b", ("x-session-id",)),
+    ],
+)
+def test_a_session_is_found_in_the_headers_that_agents_send(
+    pairs: dict[str, str], session: str | None, malformed: tuple[str, ...]
+) -> None:
+    read = read_headers(headers(**pairs))
+    assert (read.caller.session_id, read.malformed) == (session, malformed)
+
+
 def test_bytes_that_are_not_utf8_are_malformed() -> None:
     assert read_headers([(b"x-evenkeel-tenant", b"\xff")]).malformed == ("x-evenkeel-tenant",)
 
@@ -112,6 +132,8 @@ def test_trace_parents(value: str, expected: TraceParent | None) -> None:
 NAMES = [
     b"x-evenkeel-tenant",
     b"x-evenkeel-session",
+    b"x-session-id",
+    b"session-id",
     b"x-evenkeel-prompt",
     b"x-evenkeel-slo-class",
     b"x-evenkeel-route",

@@ -1,0 +1,172 @@
+"""The ledger of a session: where the time from its first arrival to its end went.
+
+Seconds are charged along the critical path, walked backwards from the end: each moment belongs to
+the work that the session waited for, and to nothing else, so the causes add up to the wall time.
+
+    model.queue, model.prefill, model.recompute, model.decode   a request's phases; `recompute` is
+                                the part of its prefill that computed evicted tokens again
+    model.other                 the rest of a request, or all of it if its phases are unknown
+    tool.NAME                   a tool, but for the requests and tools inside it
+    client                      no work at all: think time and unexplained gaps between requests
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evenkeel.sessions.tree import MAX_DEPTH, Node, grow
+from evenkeel.sessions.work import Kind, Work
+
+QUEUE, PREFILL, RECOMPUTE, DECODE, OTHER = (
+    "model.queue", "model.prefill", "model.recompute", "model.decode", "model.other",
+)  # fmt: skip
+CLIENT = "client"
+TOOL_PREFIX = "tool."
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of the critical path: the work that the session waited for, if any."""
+
+    start_ns: int
+    end_ns: int
+    cause: str
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLedger:
+    """Where the time of a session went.
+
+    Attributes:
+        start_ns: First arrival of a request or start of a tool.
+        end_ns: Last end of one.
+        seconds: Seconds by cause; they add up to the time between the two.
+        path: The critical path, first stretch first, without gaps.
+        tree: All work, with what it called.
+    """
+
+    start_ns: int
+    end_ns: int
+    seconds: Mapping[str, float]
+    path: tuple[Stretch, ...]
+    tree: tuple[Node, ...]
+
+    @property
+    def e2e_s(self) -> float:
+        """From the first arrival to the end."""
+        return (self.end_ns - self.start_ns) / _NS
+
+    @property
+    def saved_s(self) -> float:
+        """How much sooner the session would have ended with its prefix kept in the cache."""
+        return self.seconds.get(RECOMPUTE, 0.0)
+
+    def total(self, prefix: str) -> float:
+        """Return the seconds of all causes that begin with `prefix`, such as `tool.`."""
+        return sum(seconds for cause, seconds in self.seconds.items() if cause.startswith(prefix))
+
+
+def account(works: Sequence[Work]) -> SessionLedger | None:
+    """Return the ledger of a session; None without a request and without a tool."""
+    timed = [work for work in works if work.kind is not Kind.AGENT]
+    if not timed:
+        return None
+    start_ns = min(work.start_ns for work in timed)
+    end_ns = max(work.end_ns for work in timed)
+    tree = grow(works)
+    roots = [node for node in tree if node.parent is None]
+    backwards = list(_walk(_worked(roots), start_ns, end_ns, CLIENT, None, 0))
+    path = tuple(reversed(backwards))
+    length_ns: Counter[str] = Counter()
+    for stretch in path:
+        length_ns[stretch.cause] += stretch.end_ns - stretch.start_ns
+    seconds = {cause: length / _NS for cause, length in sorted(length_ns.items())}
+    return SessionLedger(start_ns, end_ns, seconds, path, tuple(tree))
+
+
+def _worked(nodes: Sequence[Node], depth: int = 0) -> list[Node]:
+    """Return requests and tools; an agent is replaced by what it called."""
+    found = []
+    for node in nodes:
+        if node.work.kind is not Kind.AGENT:
+            found.append(node)
+        elif depth < MAX_DEPTH:
+            found += _worked(node.children, depth + 1)
+    return found
+
+
+def _walk(
+    nodes: Sequence[Node], start_ns: int, end_ns: int, idle: str, owner: Work | None, depth: int
+) -> Iterator[Stretch]:
+    """Yield the critical path through `nodes` within a window, last stretch first.
+
+    Work that begins at a moment waited for what ended last before it. Where nothing did, it is
+    charged to whatever ran then, and to `idle` if nothing did.
+    """
+    waiting = sorted(nodes, key=lambda node: (node.work.end_ns, node.work.start_ns))
+    running: list[tuple[int, int, Node]] = []
+    now_ns = end_ns
+    while now_ns > start_ns:
+        while waiting and waiting[-1].work.end_ns > now_ns:
+            node = waiting.pop()
+            heapq.heappush(running, (-node.work.start_ns, len(waiting), node))
+        while running and running[0][2].work.start_ns >= now_ns:
+            heapq.heappop(running)
+        ended_ns = max(start_ns, waiting[-1].work.end_ns) if waiting else start_ns
+        if waiting and ended_ns == now_ns:
+            node = waiting.pop()
+            from_ns = max(start_ns, node.work.start_ns)
+        elif running:
+            node = running[0][2]
+            from_ns = max(ended_ns, node.work.start_ns)
+        else:
+            yield Stretch(ended_ns, now_ns, idle, owner)
+            now_ns = ended_ns
+            continue
+        if from_ns < now_ns:
+            yield from _inside(node, from_ns, now_ns, depth)
+        now_ns = from_ns
+
+
+def _inside(node: Node, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
+    """Yield the path through one piece of work within a window, last stretch first."""
+    work = node.work
+    is_tool = work.kind is Kind.TOOL
+    own = f"{TOOL_PREFIX}{work.name}" if is_tool else OTHER
+    inner = _worked(node.children) if depth < MAX_DEPTH else []
+    if inner:
+        yield from _walk(inner, start_ns, end_ns, own, work, depth + 1)
+    elif is_tool:
+        yield Stretch(start_ns, end_ns, own, work)
+    else:
+        for cause, from_ns, to_ns in reversed(phases(work)):
+            low, high = max(from_ns, start_ns), min(to_ns, end_ns)
+            if low < high:
+                yield Stretch(low, high, cause, work)
+
+
+def phases(work: Work) -> list[tuple[str, int, int]]:
+    """Return a request's phases, which fill its time: cause, start and end in nanoseconds."""
+    prefill_s, recompute_s = work.prefill_s or 0.0, work.recompute_s or 0.0
+    lengths = [
+        (QUEUE, work.queue_s or 0.0),
+        (RECOMPUTE, recompute_s),
+        (PREFILL, max(0.0, prefill_s - recompute_s)),
+        (DECODE, work.decode_s or 0.0),
+    ]
+    total_s = sum(seconds for _, seconds in lengths)
+    # Phases are of the server's monotonic clock, the rest of the span's; they may differ a little.
+    scale = min(1.0, work.seconds / total_s) if total_s > 0 else 0.0
+    found, at_ns, done_s = [], work.start_ns, 0.0
+    for cause, seconds in lengths:
+        done_s += seconds * scale
+        to_ns = min(work.end_ns, work.start_ns + round(done_s * _NS))
+        found.append((cause, at_ns, to_ns))
+        at_ns = to_ns
+    found.append((OTHER, at_ns, work.end_ns))
+    return [each for each in found if each[1] < each[2]]

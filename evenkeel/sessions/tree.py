@@ -1,0 +1,111 @@
+"""Which work of a session was called by which."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evenkeel.sessions.work import Kind, Work
+
+# Deeper calls count as their caller's own work.
+MAX_DEPTH = 32
+# A caller may record its end a little before that of what it called.
+_TOLERANCE_NS = 1_000_000
+_MAX_FRAMES = 300
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A piece of work and what it called."""
+
+    work: Work
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+
+    def agent(self) -> Node | None:
+        """Return the agent in which this happened, if any."""
+        node, steps = self.parent, 0
+        while node is not None and steps < MAX_DEPTH and node.work.kind is not Kind.AGENT:
+            node, steps = node.parent, steps + 1
+        return node if node is not None and node.work.kind is Kind.AGENT else None
+
+
+def grow(works: Sequence[Work]) -> list[Node]:
+    """Return the nodes of a session, in the order of `works`.
+
+    A parent holds what lies within its time; a child that goes on after its parent has ended belongs
+    to the parent's parent. A cycle among parents is cut: its work has no parent. Work whose parent is
+    not among it belongs to the agent of its trace that began last before it and holds it.
+    """
+    nodes = [Node(work) for work in works]
+    by_id = {node.work.id: node for node in nodes if node.work.id}
+    wanted = [by_id.get(node.work.parent_id) if node.work.parent_id else None for node in nodes]
+    parents = dict(zip(map(id, nodes), wanted, strict=True))
+    in_cycle = _find_cycles(nodes, parents)
+    frames = _Frames([node for node in nodes if node.work.kind is Kind.AGENT])
+    for node in nodes:
+        parent = None if id(node) in in_cycle else parents[id(node)]
+        steps = 0
+        while parent is not None and not _holds(parent, node):
+            parent = parents[id(parent)] if id(parent) not in in_cycle else None
+            steps += 1
+            if steps > MAX_DEPTH:
+                parent = None
+        if parent is None and _is_parent_unknown(node, by_id) and id(node) not in in_cycle:
+            parent = frames.find(node)
+        if parent is not None and parent is not node:
+            node.parent = parent
+            parent.children.append(node)
+    return nodes
+
+
+def _is_parent_unknown(node: Node, by_id: dict[str, Node]) -> bool:
+    """Tell whether work names a parent that is not part of the session's work."""
+    return bool(node.work.parent_id) and node.work.parent_id not in by_id
+
+
+def _find_cycles(nodes: Sequence[Node], parents: dict[int, Node | None]) -> set[int]:
+    """Return the ids of the nodes whose parents lead back to themselves."""
+    done: set[int] = set()
+    in_cycle: set[int] = set()
+    for node in nodes:
+        path: list[int] = []
+        place: dict[int, int] = {}
+        at: Node | None = node
+        while at is not None and id(at) not in done and id(at) not in place:
+            place[id(at)] = len(path)
+            path.append(id(at))
+            at = parents[id(at)]
+        if at is not None and id(at) in place:
+            in_cycle.update(path[place[id(at)] :])
+        done.update(path)
+    return in_cycle
+
+
+def _holds(parent: Node, child: Node) -> bool:
+    outer, inner = parent.work, child.work
+    return (
+        outer.start_ns - _TOLERANCE_NS <= inner.start_ns
+        and inner.end_ns <= outer.end_ns + _TOLERANCE_NS
+    )
+
+
+class _Frames:
+    """Agents by trace and start."""
+
+    def __init__(self, agents: Sequence[Node]) -> None:
+        self._of_trace: dict[str, list[Node]] = {}
+        for agent in sorted(agents, key=lambda each: each.work.start_ns):
+            self._of_trace.setdefault(agent.work.trace_id, []).append(agent)
+
+    def find(self, node: Node) -> Node | None:
+        """Return the agent that began last before `node` and holds it, of the latest hundreds."""
+        agents = self._of_trace.get(node.work.trace_id, [])
+        latest = bisect_right(
+            agents, node.work.start_ns + _TOLERANCE_NS, key=lambda each: each.work.start_ns
+        )
+        for agent in reversed(agents[max(0, latest - _MAX_FRAMES) : latest]):
+            if agent is not node and _holds(agent, node) and not _holds(node, agent):
+                return agent
+        return None
