@@ -33,6 +33,7 @@ ROOMS = {
         "engines": [""],
         "privacy": [""],
         "prompts": [""],
+        "sessions": [""],
         "slo": [""],
         "slo.file": ["", "slo"],
         "slo.formats": ["", "slo", "slo.file"],

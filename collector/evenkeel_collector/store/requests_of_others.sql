@@ -72,7 +72,11 @@ WITH
         [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0]) AS numbers,
     arrayMap((name, text) -> (name, reason_of(text)),
         arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
-        arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused
+        arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused,
+    -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
+    first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
+        'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
+        'langsmith.trace.session_id', 'langsmith.metadata.session_id', 'mlflow.trace.session']) AS said_session
 SELECT
     Timestamp AS time,
     TraceId AS trace_id,
@@ -83,8 +87,8 @@ SELECT
         first_of(['gen_ai.request.id', 'gen_ai.response.id', 'llm.response.id'])) AS request_id,
     nullIf(if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],
         ResourceAttributes['evenkeel.tenant']), '') AS tenant,
-    nullIf(first_of(['gen_ai.conversation.id', 'session.id',
-        'traceloop.association.properties.session_id']), '') AS session_id,
+    nullIf(if(length(said_session) > 256, concat('long-', lower(hex(sipHash128(said_session)))), said_session), '')
+        AS session_id,
     if(server != '',
         coalesce(nullIf($model, ''),
             nullIf(first_of(['gen_ai.request.model', 'gen_ai.response.model']), ''), ServiceName),

@@ -50,6 +50,9 @@ TABLES: Mapping[str, _Table] = {
     "eval_results": _Table("toDateTime(time)", "attributes['evenkeel.tenant']"),
     "feedback": _Table("toDateTime(time)", "ifNull(tenant, '')"),
     "live_evaluations": _Table("toDateTime(time)", "ifNull(tenant, '')"),
+    "session_parts": _Table("toDateTime(day)", "tenant"),
+    "session_tools": _Table("toDateTime(time)", "tenant"),
+    "session_traces": _Table("toDateTime(day)", "tenant"),
 }
 _RULE = re.compile(r"(?:(?P<tenant>[^/=,]+)/)?(?P<table>\w+)\s*=\s*(?P<keep>[\w.]+)")
 

@@ -38,6 +38,9 @@ OF_THE_STORE = {
     "detail_probability",
     "source",
     "refused_numbers",
+    # What other tracers' spans say of costs, and what the price file makes of it.
+    "cost",
+    "currency",
 }
 
 
@@ -64,6 +67,8 @@ def test_every_column_is_in_the_list() -> None:
     # A migration may add a column that the view is made to fill at start.
     added = {field.name for field in ADDED}
     assert set(COLUMNS) - added == {field.name for field in IN_STORE} | OF_THE_STORE
+    early = {field for field in ADDED if field.name in COLUMNS}
+    assert all(COLUMNS[field.name] == field.column for field in early)
 
 
 @pytest.mark.parametrize("field", IN_STORE, ids=lambda field: field.name)

@@ -2,7 +2,10 @@
 -- A session is a tenant and an ID; requests and tool calls that have only a trace are in the session that
 -- names the trace, or in one named after it. Everything is a sum, a minimum, a maximum or a union, so late
 -- spans are counted like all others and no row is ever changed.
-ALTER TABLE requests ADD COLUMN IF NOT EXISTS session_source LowCardinality(Nullable(String));
+-- Our own spans say where their session is from; others' have it in an attribute, or only a trace.
+ALTER TABLE requests ADD COLUMN IF NOT EXISTS session_source LowCardinality(Nullable(String))
+    DEFAULT multiIf(source = 'evenkeel', if(isNull(session_id), NULL, 'header'),
+        isNotNull(session_id), 'attribute', trace_id != '', 'trace', NULL);
 
 ALTER TABLE requests ADD COLUMN IF NOT EXISTS parent_span_id Nullable(String);
 
@@ -266,8 +269,8 @@ SELECT
     session_id,
     tenant,
     ['header', 'attribute', 'trace', 'chain'][found] AS session_source,
-    start,
-    end,
+    CAST(began, 'DateTime64(9, \'UTC\')') AS start,
+    CAST(ended, 'DateTime64(9, \'UTC\')') AS end,
     end > now64(9, 'UTC') - toIntervalMinute(30) AS is_open,
     num_requests,
     num_ok,
@@ -306,8 +309,8 @@ FROM (
         tenant,
         session_id,
         min(source) AS found,
-        minIf(session_parts_named.start, kind != 'agent') AS start,
-        maxIf(session_parts_named.end, kind != 'agent') AS end,
+        minIf(start, kind != 'agent') AS began,
+        maxIf(end, kind != 'agent') AS ended,
         intervalLengthSumMergeIf(busy, kind = 'request') AS model_ns,
         intervalLengthSumMergeIf(busy, kind != 'agent') AS busy_ns,
         sumIf(num, kind = 'request') AS num_requests,
