@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 STORE = Path("build/bench/dashboard")
@@ -71,13 +72,16 @@ for statement in sys.stdin:
 """
 
 
-def fill(folder: Path, requests_a_day: int, seconds: float) -> bool:
+def fill(
+    folder: Path, requests_a_day: int, seconds: float, inserts: Sequence[str] = (INSERT,)
+) -> bool:
     """Store the missing requests for a limited time; return whether all are stored.
 
     Args:
         folder: The data folder of a collector that does not run.
         requests_a_day: How many requests each 24 hours have.
         seconds: After which no further piece is begun.
+        inserts: What to run for each piece.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "slos.yaml").write_text(SLOS, encoding="utf-8")
@@ -96,16 +100,17 @@ def fill(folder: Path, requests_a_day: int, seconds: float) -> bool:
         assert storing.stdin is not None and storing.stdout is not None
         while state["stored"] < state["total"] and time.monotonic() < deadline:
             count = min(CHUNK, state["total"] - state["stored"])
-            statement = INSERT.format(
-                begin_ns=state["begin_ns"],
-                gap_ns=DAY_S * 10**9 // requests_a_day,
-                first=state["stored"],
-                count=count,
-            )
-            storing.stdin.write(statement.replace("\n", "\v") + "\n")
-            storing.stdin.flush()
-            if storing.stdout.readline() != "done\n":
-                raise SystemExit("the store refused a piece; see above")
+            for insert in inserts:
+                statement = insert.format(
+                    begin_ns=state["begin_ns"],
+                    gap_ns=DAY_S * 10**9 // requests_a_day,
+                    first=state["stored"],
+                    count=count,
+                )
+                storing.stdin.write(statement.replace("\n", "\v") + "\n")
+                storing.stdin.flush()
+                if storing.stdout.readline() != "done\n":
+                    raise SystemExit("the store refused a piece; see above")
             state["stored"] += count
             notes.write_text(json.dumps(state))
         storing.stdin.close()

@@ -207,6 +207,7 @@ class _Stage:
             parts.system_prompt(dataset / "sides" / "full.toml"),
             read_questions(dataset / "support.jsonl"),
             read_popular(),
+            place.endpoints.collector,
         )
         self.comparison = EvalProcess(place, dataset)
         self.since = datetime.now(UTC)

@@ -20,6 +20,9 @@ from typing import Any
 import httpx
 
 from evenkeel import spans
+from evenkeel_demo.agent import ROUTE as AGENT_ROUTE
+from evenkeel_demo.agent import Agent
+from evenkeel_demo.conversations import Conversation, Conversations
 
 MODEL = "support"
 # SLO classes of control.toml.
@@ -97,6 +100,20 @@ class GoldenQuestion:
     reference: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request: a tenant, in a session if it has one, within a trace."""
+
+    tenant: str
+    traceparent: str
+    session_id: str | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """The trace of its requests."""
+        return self.traceparent.split("-")[1]
+
+
 def read_questions(path: Path) -> list[GoldenQuestion]:
     """Return the questions of a golden dataset's `.jsonl` file."""
     items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
@@ -129,6 +146,7 @@ class Traffic:
         system_prompt: Put before each question, so that there is a prefix to cache.
         questions: What to ask.
         popular: What most clients ask in the last phase, in many wordings.
+        otlp_url: Where an agent that also asks sends its spans; None: there is no agent.
         seed: Makes the order of questions, tenants and cancellations repeatable.
     """
 
@@ -139,6 +157,7 @@ class Traffic:
         system_prompt: str,
         questions: Sequence[GoldenQuestion],
         popular: Sequence[GoldenQuestion] = (),
+        otlp_url: str | None = None,
         seed: int = 7,
     ) -> None:
         self.counters = ClientCounters()
@@ -149,6 +168,8 @@ class Traffic:
         self._popular = popular
         self._long = [q for q in questions if q.tag == "long-prompt"]
         self._random = random.Random(seed)
+        self._conversations = Conversations(TENANTS, seed)
+        self._otlp_url = otlp_url
         self._phase = DemoPhase.HEALTHY
         self._tasks: set[asyncio.Task[None]] = set()
         self._num_chats = 0
@@ -159,6 +180,7 @@ class Traffic:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         async with httpx.AsyncClient(base_url=self._url, timeout=60, limits=limits) as client:
             next_crowd_s = 0.0
+            self._spawn(self._act(client))
             try:
                 while True:
                     now_s = time.monotonic()
@@ -167,7 +189,8 @@ class Traffic:
                     if is_crowd_due and self.counters.in_flight < CROWD_IN_FLIGHT_LIMIT:
                         next_crowd_s = now_s + (wanted.crowd_every_s or 0)
                         for _ in range(self._crowd_size):
-                            self._spawn(self._ask(client, self._long_question(), BATCH))
+                            question, caller = self._long_question(), self._new_caller()
+                            self._spawn(self._ask(client, question, BATCH, caller))
                     if self._num_chats < CHATS_AT_ONCE:
                         self._spawn(self._chat(client, self._next_question(wanted)))
                     # A slow oscillation around the mean, with Poisson arrivals.
@@ -235,26 +258,54 @@ class Traffic:
 
     async def _chat(self, client: httpx.AsyncClient, question: GoldenQuestion) -> None:
         self._num_chats += 1
+        # Popular questions are what the response cache is for: nothing was said before them.
+        chats = self._conversations
+        is_popular = question.tag == POPULAR_ROUTE
+        chat = chats.begin(1) if is_popular else chats.next(time.monotonic())
+        asked = replace(question, messages=[*chat.history, *question.messages])
         try:
-            await self._ask(client, question, CHAT)
+            answer = await self._ask(client, asked, CHAT, self._new_caller(chat))
         finally:
             self._num_chats -= 1
+        if answer:
+            chats.answered(chat, list(question.messages), answer, time.monotonic())
+
+    async def _act(self, client: httpx.AsyncClient) -> None:
+        """Let an agent do its tasks, if there is one."""
+        if self._otlp_url is None:
+            return
+
+        async def ask(prompt: str, headers: dict[str, str], session_id: str) -> str:
+            question = GoldenQuestion([{"role": "user", "content": prompt}], AGENT_ROUTE)
+            caller = Caller(TENANTS[0], headers["traceparent"], session_id)
+            return await self._ask(client, question, BATCH, caller)
+
+        async with Agent(ask, self._otlp_url, TENANTS[0]) as agent:
+            await agent.run()
+
+    def _new_caller(self, chat: Conversation | None = None) -> Caller:
+        """Return a client with a trace of its own: one of a chat, or one without a session."""
+        trace_id = f"{self._random.getrandbits(128) or 1:032x}"
+        traceparent = f"00-{trace_id}-{self._random.getrandbits(64) or 1:016x}-01"
+        if chat is None:
+            return Caller(self._random.choice(TENANTS), traceparent)
+        return Caller(chat.tenant, traceparent, chat.session_id)
 
     async def _ask(
-        self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str
-    ) -> None:
+        self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str, caller: Caller
+    ) -> str:
+        """Send a request, and return the answer; "" if it failed or was not wanted to the end."""
         counters, phase = self.counters, self._phase
         leave_after = self._random.randrange(2, 8) if self._leaves() else None
-        trace_id = f"{self._random.getrandbits(128) or 1:032x}"
-        tenant = self._random.choice(TENANTS)
         headers = {
-            "traceparent": f"00-{trace_id}-{self._random.getrandbits(64) or 1:016x}-01",
-            spans.HEADER_TENANT: tenant,
-            spans.HEADER_SESSION: f"session-{self._random.randrange(50)}",
+            "traceparent": caller.traceparent,
+            spans.HEADER_TENANT: caller.tenant,
             spans.HEADER_PROMPT: "support@1",
             spans.HEADER_SLO_CLASS: slo_class,
             spans.HEADER_ROUTE: question.tag,
         }
+        if caller.session_id is not None:
+            headers[spans.HEADER_SESSION] = caller.session_id
         counters.requests += 1
         counters.in_flight += 1
         sent_s, words = time.monotonic(), list[str]()
@@ -266,7 +317,7 @@ class Traffic:
                     is_refused = response.status_code in _REFUSED
                     counters.refused += is_refused
                     counters.errors += not is_refused
-                    return
+                    return ""
                 async for line in response.aiter_lines():
                     if not line.startswith("data: {"):
                         continue
@@ -281,29 +332,31 @@ class Traffic:
                     counters.tokens += 1
                     if len(words) == leave_after:
                         counters.cancelled += 1
-                        return
+                        return ""
         except httpx.HTTPError:
             counters.errors += 1
-            return
+            return ""
         except asyncio.CancelledError:
             # Clients still waiting when the demo ends disconnect, and the server sees it.
             counters.cancelled += 1
             raise
         finally:
             counters.in_flight -= 1
+        answer = "".join(words)
         if slo_class == CHAT and self._random.random() < FEEDBACK_RATIO:
-            await self._say_what_they_think(trace_id, tenant, "".join(words), question)
+            await self._say_what_they_think(caller, answer, question)
+        return answer
 
     async def _say_what_they_think(
-        self, trace_id: str, tenant: str, answer: str, question: GoldenQuestion
+        self, caller: Caller, answer: str, question: GoldenQuestion
     ) -> None:
         """Send thumbs up for the correct answer, thumbs down for any other."""
         if self._feedback_url is None:
             return
         is_right = answer.split() == question.reference.split()
         judgement = {
-            "trace_id": trace_id,
-            "tenant": tenant,
+            "trace_id": caller.trace_id,
+            "tenant": caller.tenant,
             "author": "a customer",
             "label": "up" if is_right else "down",
             "score": float(is_right),

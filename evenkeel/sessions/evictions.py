@@ -47,8 +47,9 @@ class Eviction:
 def find_evictions(tree: Sequence[Node]) -> list[Eviction]:
     """Return the evictions of a session's prefixes, by the arrival that noticed them.
 
-    The engine's record counts where there is one. Otherwise a prompt that is at least as long as the
-    one before it, of the same model and agent, should have all of that one's tokens in the cache.
+    The engine's record counts where there is one. Otherwise a prompt that is at least as long as
+    the one before it, of the same model and agent, should have all of that one's tokens in the
+    cache.
     """
     ordered = sorted(tree, key=lambda node: node.work.start_ns)
     tools = [node.work for node in ordered if node.work.kind is Kind.TOOL]

@@ -34,9 +34,9 @@ class Node:
 def grow(works: Sequence[Work]) -> list[Node]:
     """Return the nodes of a session, in the order of `works`.
 
-    A parent holds what lies within its time; a child that goes on after its parent has ended belongs
-    to the parent's parent. A cycle among parents is cut: its work has no parent. Work whose parent is
-    not among it belongs to the agent of its trace that began last before it and holds it.
+    A parent holds what lies within its time; a child that goes on after its parent has ended
+    belongs to the parent's parent. A cycle among parents is cut: its work has no parent. Work whose
+    parent is not among it belongs to the agent of its trace that began last before it and holds it.
     """
     nodes = [Node(work) for work in works]
     by_id = {node.work.id: node for node in nodes if node.work.id}

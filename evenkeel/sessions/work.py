@@ -9,7 +9,7 @@ from typing import Any
 
 from evenkeel.times import unix_ns
 
-# A session is over after this much time without a request or a call; the view `sessions` uses it too.
+# A session is over after this much time without a request or a call, also in the view `sessions`.
 OPEN_S = 1800
 
 

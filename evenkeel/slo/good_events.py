@@ -49,6 +49,16 @@ ROW_SQL = {
     ),
 }
 
+# The same per row of `sessions`. A session that is over ended as its last request did: agents try
+# again, so that what failed on the way is no failure of the task.
+SESSION_SQL = {
+    "session_ending": "indexOf(['error', 'aborted', 'shed'], last_status)",
+    "session_value": (
+        f"multiIf(metric = '{Metric.SESSION_E2E}', e2e_s,"
+        f" metric = '{Metric.SESSION_TURNS}', toFloat64(num_requests), NULL)"
+    ),
+}
+
 # An array, or Sql.
 Operand = Any
 
@@ -142,5 +152,5 @@ def judge_durations(
 
 
 def fill(sql: str, **more: object) -> str:
-    """Return a query with the placeholders for ROW_SQL and the given values filled in."""
-    return Template(sql).substitute(ROW_SQL, **more)
+    """Return a query with the placeholders for ROW_SQL, SESSION_SQL and others filled in."""
+    return Template(sql).substitute(ROW_SQL, **SESSION_SQL, **more)

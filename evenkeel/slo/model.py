@@ -31,7 +31,7 @@ class Metric(StrEnum):
     TTFT to e2e are durations with a threshold; `itl` is the request's 99th percentile. `joint`
     judges several durations at once. `acceptance` and `cache_hit` count tokens, not requests:
     accepted of drafted ones, cached of input ones. `eval_pass` counts scored answers of
-    evaluations, `composite` the weighted events of other SLOs.
+    evaluations, `session_…` sessions that are over, `composite` the weighted events of other SLOs.
     """
 
     TTFT = "ttft"
@@ -44,11 +44,15 @@ class Metric(StrEnum):
     ACCEPTANCE = "acceptance"
     CACHE_HIT = "cache_hit"
     EVAL_PASS = "eval_pass"
+    SESSION_E2E = "session_e2e"
+    SESSION_TURNS = "session_turns"
+    SESSION_SUCCESS = "session_success"
     COMPOSITE = "composite"
 
 
 DURATIONS = (Metric.TTFT, Metric.TPOT, Metric.ITL, Metric.STALL, Metric.E2E)
 TOKEN_RATIOS = (Metric.ACCEPTANCE, Metric.CACHE_HIT)
+SESSIONS = (Metric.SESSION_E2E, Metric.SESSION_TURNS, Metric.SESSION_SUCCESS)
 
 
 class Method(StrEnum):
@@ -83,6 +87,10 @@ class Treatment(StrEnum):
 SELECTOR_COLUMNS = (
     "model", "tenant", "slo_class", "route", "prompt_name", "prompt_version", "engine",
 )  # fmt: skip
+# How long a session must be silent to be over.
+SILENCE_S = Fraction(1800)
+# What a session has one value of.
+SESSION_SELECTOR_COLUMNS = ("model", "tenant", "route")
 EVAL_SELECTOR_COLUMNS = ("dataset", "model", "prompt_name", "prompt_version", "scorer")
 
 
@@ -105,6 +113,9 @@ class Indicator:
         grouping: Columns that split it into many SLOs; None: it is one SLO.
         statuses: How requests answered with these HTTP statuses count, overriding `error`,
             `aborted` and `shed`; the ranges do not overlap.
+        most_turns: A session is good up to and including this many turns; None for other metrics.
+        silence_s: A session is over, and judged, this long after its last request or tool call,
+            before scaling.
     """
 
     metric: Metric
@@ -118,6 +129,18 @@ class Indicator:
     filters: tuple[Filter, ...] = ()
     statuses: tuple[StatusRange, ...] = ()
     grouping: Grouping | None = None
+    most_turns: int | None = None
+    silence_s: Fraction = SILENCE_S
+
+    @property
+    def threshold(self) -> float | None:
+        """The limit as a file has it: seconds, or turns; None if the metric has none."""
+        return self.threshold_s if self.most_turns is None else self.most_turns
+
+    @property
+    def is_requests(self) -> bool:
+        """Whether its events are requests or their tokens, not answers or sessions."""
+        return self.metric is not Metric.EVAL_PASS and self.metric not in SESSIONS
 
     @property
     def selection(self) -> str:

@@ -12,6 +12,7 @@ from evenkeel.slo.model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,
     SELECTOR_COLUMNS,
+    SESSION_SELECTOR_COLUMNS,
     TOKEN_RATIOS,
     Indicator,
     Slo,
@@ -24,11 +25,15 @@ MAX_REQUEST_NS = 3600 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class CountedIndicator:
-    """An indicator to count, for a target, in buckets of one width."""
+    """An indicator to count, for a target, in buckets of one width.
+
+    `silence_ns` is how long a session must be silent to be over, if it counts sessions.
+    """
 
     indicator: Indicator
     target: Fraction
     width_ns: int = 1
+    silence_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,13 @@ class Span:
 def slo_parts(slo: Slo, width_ns: int = 1) -> list[CountedIndicator]:
     """Return the parts to count for an SLO: one, or several for a composite."""
     return [
-        CountedIndicator(member.indicator, slo.target, width_ns) for member in slo.indicator.parts
+        CountedIndicator(
+            member.indicator,
+            slo.target,
+            width_ns,
+            int(member.indicator.silence_s * slo.scale * 10**9),
+        )
+        for member in slo.indicator.parts
     ]
 
 
@@ -129,3 +140,32 @@ def eval_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
         "to_ns": span.to_ns,
         "width_ns": part.width_ns,
     }
+
+
+def session_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
+    """Return the parameters of the view `slo_judged_sessions`: one array element per part."""
+    indicators = [part.indicator for part in parts]
+    limits = [indicator.threshold for indicator in indicators]
+    return {
+        "slo": list(range(len(parts))),
+        "metric": [indicator.metric.value for indicator in indicators],
+        "limit": [inf if limit is None else float(limit) for limit in limits],
+        **{
+            ending: [getattr(indicator, ending).value for indicator in indicators]
+            for ending in ("error", "aborted", "shed")
+        },
+        "silence_ns": [part.silence_ns for part in parts],
+        # '' selects everything: a selector is never an empty string.
+        **{
+            column: [indicator.select.get(column, "") for indicator in indicators]
+            for column in SESSION_SELECTOR_COLUMNS
+        },
+        **_flat_filters(indicators),
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+    }
+
+
+def session_count_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
+    """Return the parameters of the query `slo_session_counts`."""
+    return {**session_parameters(parts, span), "width_ns": [part.width_ns for part in parts]}

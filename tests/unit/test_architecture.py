@@ -120,6 +120,7 @@ ROOMS = {
             "pages.health",
             "pages.latency",
             "pages.request",
+            "pages.sessions",
             "pages.slo",
         ],
         "pages.alerts": ["draw", "frame"],
@@ -131,6 +132,7 @@ ROOMS = {
         "pages.health": ["draw", "frame", "model"],
         "pages.latency": ["draw", "frame", "model"],
         "pages.request": ["draw", "frame", "model"],
+        "pages.sessions": ["draw", "frame"],
         "pages.slo": ["draw", "frame", "model"],
     },
     "evenkeel_evals": {

@@ -18,7 +18,7 @@ ELSEWHERE = {
 NAMED = re.compile(r'([\w.]+) / f?"([\w{}]+\.sql)"')
 # The tables, and the statements that fill them: no queries.
 NO_QUERY = re.compile(
-    r"schema|rollup(_hour)?\.sql|slo_judged\.sql|spans_to_requests\.sql|_of_others\.sql"
+    r"schema|rollup(_hour)?\.sql|slo_judged(_sessions)?\.sql|spans_to_requests\.sql|_of_others\.sql"
 )
 
 

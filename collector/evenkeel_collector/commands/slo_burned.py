@@ -42,7 +42,7 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _run_burned(args: argparse.Namespace) -> int:
     from evenkeel.slo.file.slo_file import read_slo_file
     from evenkeel.slo.groups import with_groups
-    from evenkeel.slo.model import Metric
+    from evenkeel.slo.model import SESSIONS, Metric
     from evenkeel.slo.query import slo_parts
     from evenkeel.store import Store
 
@@ -60,7 +60,13 @@ def _run_burned(args: argparse.Namespace) -> int:
             raise ConfigurationError(
                 f"SLO {args.name!r} counts eval answers, not requests; list them with evenkeel eval"
             )
-        if args.json:
+        if all(part.indicator.metric in SESSIONS for part in parts):
+            _print_sessions(args, store, parts, span)
+        elif not all(part.indicator.is_requests for part in parts):
+            raise ConfigurationError(
+                f"SLO {args.name!r} counts requests and sessions; name a member"
+            )
+        elif args.json:
             rows = _read(store, parts, span, args.limit)
             print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
         else:
@@ -91,6 +97,30 @@ def _read(
     from evenkeel.slo.query import event_parameters
 
     return store.rows(_HERE / "slo_burned.sql", {**event_parameters(parts, span), "limit": limit})
+
+
+def _print_sessions(
+    args: argparse.Namespace, store: Store, parts: Sequence[CountedIndicator], span: Span
+) -> None:
+    """Print the bad sessions, worst first."""
+    from evenkeel.slo.query import session_parameters
+    from evenkeel_collector.slo.session_evidence import EXEMPLARS, session_words
+
+    sent = {**session_parameters(parts, span), "limit_rows": args.limit}
+    found = store.rows(EXEMPLARS, sent)
+    bad = [row for row in found if row["bad"]]
+    if args.json:
+        names = ("session_id", "tenant", "last_status", "num_requests", "num_tools", "value")
+        sessions = [
+            {"end": rfc3339(row["end_ns"]), **{name: row[name] for name in names}} for row in bad
+        ]
+        print(json.dumps({"slo": args.name, "sessions": sessions}))
+    elif bad:
+        for row in bad:
+            tenant = f"  tenant={row['tenant']}" if row["tenant"] else ""
+            print(f"{rfc3339(row['end_ns'])}  {row['session_id']}  {session_words(row)}{tenant}")
+    else:
+        print("no bad sessions" if found else "no data: no sessions matched")
 
 
 def _span(args: argparse.Namespace) -> Span:

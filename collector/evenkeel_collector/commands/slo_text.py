@@ -12,7 +12,7 @@ from evenkeel.durations import format_duration
 from evenkeel.slo.arithmetic import AlertWindow
 from evenkeel.slo.budget_policy import BudgetStep
 from evenkeel.slo.matchers import matchers_text
-from evenkeel.slo.model import Indicator, Slo, SloFile
+from evenkeel.slo.model import SESSIONS, Indicator, Slo, SloFile
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel.slo.routing import InhibitRule
 from evenkeel.slo.rules import Rule, Threshold
@@ -123,6 +123,7 @@ def _slo_json(slo: Slo) -> dict[str, Any]:
         "name": slo.name,
         "objective": slo.indicator.metric.value,
         "threshold_s": slo.indicator.threshold_s,
+        "most_turns": slo.indicator.most_turns,
         "select": dict(slo.indicator.select),
         "filters": [str(each) for each in slo.indicator.filters],
         "http_status": [str(each) for each in slo.indicator.statuses],
@@ -189,10 +190,13 @@ def _indicator_text(indicator: Indicator) -> str:
         shown = f"{indicator.threshold_s:g}"
         side = "<" if indicator.threshold_s == nextafter(float(shown), -inf) else "<="
         good += f" {side} {shown} s"
+    elif indicator.most_turns is not None:
+        good += f" <= {indicator.most_turns}"
     elif limits:
         good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
+    every = "all sessions" if indicator.metric in SESSIONS else "all requests"
     text = (
-        f"{good}; for {indicator.selection or 'all requests'}; "
+        f"{good}; for {indicator.selection or every}; "
         f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
     )
     if indicator.statuses:

@@ -10,11 +10,13 @@ from urllib.parse import urlencode
 from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import silence_command
-from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.model import SESSIONS, Metric, Slo
+from evenkeel.slo.query import Span
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
 from evenkeel_collector.slo.background import read_background
+from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
@@ -40,10 +42,10 @@ def describe(
     annotations = {
         "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
         "description": (
-            f"{_share_missed(burn, slo)} of requests in the last {long} missed the objective "
-            f"of {float(slo.target) * 100:.6g} % good. Burn rate {_rate(burn.burn_long)} over "
-            f"{long} and {_rate(burn.burn_short)} over {short}, both above "
-            f"{float(burn.window.factor):.3g}."
+            f"{_share_missed(burn, slo)} of {_events_of(slo)} in the last {long} missed the "
+            f"objective of {float(slo.target) * 100:.6g} % good. Burn rate "
+            f"{_rate(burn.burn_long)} over {long} and {_rate(burn.burn_short)} over {short}, "
+            f"both above {float(burn.window.factor):.3g}."
         ),
         "sli": _ratio(verdict.sli),
         "budget_left": budget_left(verdict.budget_left_ratio),
@@ -93,6 +95,9 @@ def _facts(
 ) -> Iterator[tuple[str, str | None]]:
     if any(member.indicator.metric is Metric.EVAL_PASS for member in slo.indicator.parts):
         # These are evaluation answers, not requests, so they have no phases or cohorts.
+        return
+    if any(member.indicator.metric in SESSIONS for member in slo.indicator.parts):
+        yield from session_facts(slo, Span(from_ns, to_ns), store, dashboard_url)
         return
     causes = store.evidence(_HERE / "slo_causes.sql", slo, from_ns, to_ns)[0]
     yield "bad_requests", bad_requests(causes)
@@ -218,6 +223,14 @@ def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
     filters = {name: slo.indicator.select.get(name) for name in ("model", "tenant", "slo_class")}
     query = {"from": rfc3339(from_ns), "to": rfc3339(to_ns), **filters}
     return f"{dashboard_url.rstrip('/')}/?{urlencode({k: v for k, v in query.items() if v})}"
+
+
+def _events_of(slo: Slo) -> str:
+    return (
+        "sessions"
+        if all(m.indicator.metric in SESSIONS for m in slo.indicator.parts)
+        else "requests"
+    )
 
 
 def _share_missed(burn: WindowBurn, slo: Slo) -> str:

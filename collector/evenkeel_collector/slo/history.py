@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evenkeel.slo.arithmetic import Counts
-from evenkeel.slo.model import Metric, Slo
-from evenkeel.slo.query import CountedIndicator, Span, count_parameters, eval_parameters, slo_parts
+from evenkeel.slo.model import SESSIONS, Metric, Slo
+from evenkeel.slo.query import (
+    CountedIndicator,
+    Span,
+    count_parameters,
+    eval_parameters,
+    session_count_parameters,
+    slo_parts,
+)
 from evenkeel.store import QUERIES
 from evenkeel_collector.slo.corrections import Correction, is_corrected
 
@@ -63,4 +70,7 @@ def count_buckets(
 def _rows(store: RowReader, part: CountedIndicator, span: Span) -> list[dict[str, Any]]:
     if part.indicator.metric is Metric.EVAL_PASS:
         return store.rows(_HERE / "slo_eval_counts.sql", eval_parameters(part, span))
+    if part.indicator.metric in SESSIONS:
+        sent = session_count_parameters([part], span)
+        return store.rows(QUERIES / "slo_session_counts.sql", sent)
     return store.rows(QUERIES / "slo_counts.sql", count_parameters([part], span))

@@ -22,10 +22,17 @@ from evenkeel.slo.judgement import (
     wanted_patterns,
     wanted_values,
 )
-from evenkeel.slo.model import Metric, Slo
-from evenkeel.slo.query import CountedIndicator, Span, eval_parameters, event_parameters, slo_parts
+from evenkeel.slo.model import SESSIONS, Metric, Slo
+from evenkeel.slo.query import (
+    CountedIndicator,
+    Span,
+    eval_parameters,
+    event_parameters,
+    session_count_parameters,
+    slo_parts,
+)
 from evenkeel.slo.series import SloStatus
-from evenkeel.store import read_query
+from evenkeel.store import QUERIES, read_query
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.alert import Transition
 from evenkeel_collector.alerts.notification import fingerprint
@@ -57,7 +64,7 @@ class SloStore:
             StoreError: If the store is unavailable or rejects the query.
         """
         found = [Buckets.covering(span, part.width_ns) for part in parts]
-        of_requests = [i for i, part in enumerate(parts) if not _is_eval(part)]
+        of_requests = [i for i, part in enumerate(parts) if part.indicator.is_requests]
         for group in read_together([parts[i] for i in of_requests]):
             together = [of_requests[place] for place in group]
             wanted = wanted_values([parts[i] for i in together])
@@ -68,11 +75,14 @@ class SloStore:
                 for i in together:
                     rows.count(parts[i], found[i])
         for i, part in enumerate(parts):
-            if _is_eval(part):
+            if part.indicator.metric is Metric.EVAL_PASS:
                 for row in self._query(_HERE / "slo_eval_counts.sql", eval_parameters(part, span)):
-                    place = row["bucket"] - found[i].first
-                    found[i].total[place] += row["total_sum"]
-                    found[i].bad[place] += row["bad_sum"]
+                    _add(found[i], row)
+        of_sessions = [i for i, part in enumerate(parts) if part.indicator.metric in SESSIONS]
+        if of_sessions:
+            parameters = session_count_parameters([parts[i] for i in of_sessions], span)
+            for row in self._query(QUERIES / "slo_session_counts.sql", parameters):
+                _add(found[of_sessions[row["slo"]]], row)
         return found
 
     def check(self, now_ns: int) -> None:
@@ -187,8 +197,10 @@ class SloStore:
             raise _refusal(table, error) from error
 
 
-def _is_eval(part: CountedIndicator) -> bool:
-    return part.indicator.metric is Metric.EVAL_PASS
+def _add(buckets: Buckets, row: Mapping[str, Any]) -> None:
+    place = row["bucket"] - buckets.first
+    buckets.total[place] += row["total_sum"]
+    buckets.bad[place] += row["bad_sum"]
 
 
 def status_row(

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from evenkeel.errors import first_line
-from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import MAX_REQUEST_NS, Span
 from evenkeel_collector.slo.arrivals import Arrivals, RecentArrivals
 from evenkeel_collector.slo.corrections import Correction, corrections_of
@@ -19,6 +19,8 @@ from evenkeel_collector.slo.track import LATE_NS, LONG_LATE_NS, SECOND_NS, Track
 # long read finds them.
 SHORT_LOOK_NS = 600 * SECOND_NS
 LONG_LOOK_EVERY_NS = 300 * SECOND_NS
+# How long after it was judged a session that goes on still takes its verdict back.
+SESSION_LATE_NS = 86_400 * SECOND_NS
 # A failed SLO is retried after 5 s, doubling up to a minute.
 _RETRY_NS = 5 * SECOND_NS
 _MOST_RETRY_NS = 60 * SECOND_NS
@@ -118,10 +120,17 @@ class Tracks:
         reach = self._reach(now_ns)
         warm = [track for track in well if not track.is_cold]
         fresh = self._read_cold([track for track in well if track.is_cold], now_ns)
-        of_answers = [track for track in warm if _counts_answers(track)]
-        of_requests = [track for track in warm if not _counts_answers(track)]
+        of_answers = [
+            track for track in warm if _counts_answers(track) and not _counts_sessions(track)
+        ]
+        of_sessions = [track for track in warm if _counts_sessions(track)]
+        apart = {track.slo.name for track in (*of_answers, *of_sessions)}
+        of_requests = [track for track in warm if track.slo.name not in apart]
         fresh += self._read_apart(of_requests, now_ns, reach.late_ns, reach.look_ns)
         fresh += self._read_apart(of_answers, now_ns, reach.answers_late_ns, reach.look_ns)
+        # A session that goes on after it was judged is judged again, at another time.
+        late_ns = SESSION_LATE_NS if reach.is_long else reach.answers_late_ns
+        fresh += self._read_apart(of_sessions, now_ns, late_ns, reach.look_ns)
         if not self._is_gone and reach.is_looked:
             self._recent.commit()
             if reach.is_long:
@@ -243,6 +252,10 @@ class Tracks:
     def clear(self, name: str) -> None:
         """Mark an SLO as evaluated."""
         self._failures.pop(name, None)
+
+
+def _counts_sessions(track: Track) -> bool:
+    return any(part.indicator.metric in SESSIONS for part in track.slo.indicator.parts)
 
 
 def _counts_answers(track: Track) -> bool:

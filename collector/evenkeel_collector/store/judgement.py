@@ -135,6 +135,12 @@ def judged_view() -> str:
     )
 
 
+def judged_sessions_view() -> str:
+    """Return the statement that creates `slo_judged_sessions`."""
+    text = files("evenkeel_collector.store") / "slo_judged_sessions.sql"
+    return fill(text.read_text(encoding="utf-8"))
+
+
 def _filters(indicator: Indicator) -> str:
     """Return whether all filters match; they use constants, which the store prepares once."""
     conditions = []

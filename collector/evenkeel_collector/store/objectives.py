@@ -64,9 +64,9 @@ def counted_slos(slos: Iterable[Slo], in_force: Sequence[CountedSlo]) -> list[Co
     attempt = uuid.uuid4().hex[:8]
     found = []
     for slo in slos:
-        if slo.indicator.metric is Metric.EVAL_PASS:
-            continue
         for member in slo.indicator.parts:
+            if not member.indicator.is_requests:
+                continue
             definition = write_definition(member.indicator)
             key = keys.setdefault(definition, f"{slo.name}@{attempt}")
             found.append(CountedSlo(slo.name, key, float(member.weight), definition))

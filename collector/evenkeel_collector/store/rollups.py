@@ -22,7 +22,12 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from evenkeel.errors import StoreError, first_line
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
-from evenkeel_collector.store.judgement import Counted, events_of, judged_view
+from evenkeel_collector.store.judgement import (
+    Counted,
+    events_of,
+    judged_sessions_view,
+    judged_view,
+)
 from evenkeel_collector.store.migrations import Render, name_views_back, run_statement
 from evenkeel_collector.store.objectives import (
     CountedSlo,
@@ -110,6 +115,7 @@ class Rollups:
             self._number, self._in_force = read_objectives(client)
             with self._gate.closed():
                 run_statement(client, judged_view(), self._render)
+                run_statement(client, judged_sessions_view(), self._render)
                 self._set_views(client, self._in_force)
 
     def use(self, slos: Sequence[Slo]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel_dashboard.draw.svg_chart import Chart
+from evenkeel_dashboard.frame.fields import set_param
 from evenkeel_dashboard.frame.page import move_range
 
 _ASSETS = Path(__file__).parents[1] / "draw" / "assets"
@@ -79,6 +80,21 @@ def chart(
         on_range_change=choose,
         on_point_change=pick,
     )
+
+
+def show_part(from_ms: int, to_ms: int) -> None:
+    """Keep the part of a timeline in the URL, in milliseconds since its start."""
+    set_param("part", f"{from_ms}~{to_ms}")
+
+
+def part_shown() -> tuple[float, float] | None:
+    """Return the part of the timeline in the URL, in seconds since its start; None for all."""
+    ends = st.query_params.get("part", "").split("~")
+    try:
+        begin_ms, end_ms = (int(end) for end in ends)
+    except ValueError:
+        return None
+    return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
 
 
 def selected_ms(ends: object, shortest_ms: int = _SHORTEST_MS) -> tuple[int, int] | None:

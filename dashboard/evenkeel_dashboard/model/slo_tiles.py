@@ -12,6 +12,13 @@ from evenkeel_dashboard.draw.tiles import SloTile
 Row = Mapping[str, Any]
 
 _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "total time"}
+# What is counted, where that says it all.
+_EVENTS = {
+    "availability": "of requests answered",
+    "session_e2e": "of sessions done in",
+    "session_turns": "of sessions with few enough turns",
+    "session_success": "of sessions done well",
+}
 
 # With more SLOs than this, a page shows only the worst.
 MOST_SLOS = 12
@@ -85,11 +92,8 @@ def closest_burn(row: Row) -> tuple[float | None, float | None]:
 
 def objective_words(row: Row) -> str:
     """Return an SLO's objective in words, such as "99.5 % with TTFT ≤ 500 ms over 30d"."""
-    measure = (
-        "of requests answered"
-        if row["objective"] == "availability"
-        else f"with {_WORDS.get(row['objective'], row['objective'])}"
-    )
+    objective = row["objective"]
+    measure = _EVENTS.get(objective) or f"with {_WORDS.get(objective, objective)}"
     limit = "" if row["threshold_s"] is None else f" ≤ {wording.seconds(row['threshold_s'])}"
     scale = float(row["scale"])
     scaled = "" if scale == 1 else f" (demo: time runs {1 / scale:.0f}× faster)"

@@ -17,6 +17,7 @@ from evenkeel_dashboard.pages.explore import page as explore
 from evenkeel_dashboard.pages.health import page as health
 from evenkeel_dashboard.pages.latency import page as latency
 from evenkeel_dashboard.pages.request import page as request
+from evenkeel_dashboard.pages.sessions import page as sessions
 from evenkeel_dashboard.pages.slo import page as slo
 
 
@@ -41,6 +42,7 @@ PAGES = (
     Page("", "Health", ":material/monitor_heart:", health.show),
     Page("latency", "Latency", ":material/timeline:", latency.show),
     Page("request", "Request", ":material/view_timeline:", request.show),
+    Page("sessions", "Sessions", ":material/forum:", sessions.show),
     Page("slo", "SLO", ":material/target:", slo.show),
     Page("alerts", "Alerts", ":material/notifications:", alerts.show),
     Page("engine", "Engine", ":material/memory:", engine.show),

@@ -15,6 +15,9 @@ from evenkeel.slo.model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,
     SELECTOR_COLUMNS,
+    SESSION_SELECTOR_COLUMNS,
+    SESSIONS,
+    SILENCE_S,
     TOKEN_RATIOS,
     Indicator,
     Member,
@@ -127,9 +130,11 @@ def read_indicator(
         if composite is not None:
             members = _read_members(composite, others)
             grouping = read_grouping(group_by, most, ())
+            for member in members:
+                _check_groups(value, replace(member.indicator, grouping=grouping))
             return Indicator(Metric.COMPOSITE, None, members=members, grouping=grouping)
         metric = Metric.JOINT if single is None else single.choice(*_WRITTEN_METRICS)
-        columns = EVAL_SELECTOR_COLUMNS if metric is Metric.EVAL_PASS else SELECTOR_COLUMNS
+        columns = _columns_of(metric)
         select, filters = read_selection(section.optional("select"), columns)
         # A failed request's tokens were drafted and cached like any other.
         usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
@@ -144,12 +149,32 @@ def read_indicator(
             filters=filters,
             statuses=read_statuses(section.optional("httpStatus")),
             grouping=read_grouping(group_by, most, tuple(select)),
+            most_turns=_read_turns(metric, single, threshold),
+            silence_s=section.read_or("silence", SILENCE_S, Value.duration_s),
         )
     if metric is Metric.EVAL_PASS and (filters or indicator.statuses or group_by):
         raise value.complaint(
             "eval_pass selects single values; its answers have no httpStatus and no groups"
         )
+    if metric not in SESSIONS and indicator.silence_s != SILENCE_S:
+        raise value.complaint("silence is how long sessions must be silent to be over", "silence")
+    if metric in SESSIONS and indicator.statuses:
+        raise value.complaint(f"{metric} has no httpStatus: a session has many answers")
+    _check_groups(value, indicator)
     return indicator
+
+
+def _check_groups(value: Value, indicator: Indicator) -> None:
+    grouping, metric = indicator.grouping, indicator.metric
+    if metric in SESSIONS and grouping and set(grouping.columns) - set(SESSION_SELECTOR_COLUMNS):
+        columns = ", ".join(SESSION_SELECTOR_COLUMNS)
+        raise value.complaint(f"{metric} can be grouped by {columns}, not by other columns")
+
+
+def _columns_of(metric: Metric) -> tuple[str, ...]:
+    if metric is Metric.EVAL_PASS:
+        return EVAL_SELECTOR_COLUMNS
+    return SESSION_SELECTOR_COLUMNS if metric in SESSIONS else SELECTOR_COLUMNS
 
 
 def _unwrapped(value: Value) -> Value:
@@ -170,13 +195,23 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _read_threshold(metric: Metric, at: Value, threshold: Value | None) -> float | None:
-    if metric not in DURATIONS:
+    if metric is Metric.SESSION_TURNS:
+        return None
+    if metric not in (*DURATIONS, Metric.SESSION_E2E):
         if threshold is not None:
             raise threshold.complaint(f"{metric} takes no value: it is already a ratio")
         return None
     if threshold is None:
         raise at.complaint(f"{metric} needs objectives[0].value, in seconds")
     return _seconds(threshold)
+
+
+def _read_turns(metric: Metric, at: Value | None, threshold: Value | None) -> int | None:
+    if metric is not Metric.SESSION_TURNS or at is None:
+        return None
+    if threshold is None:
+        raise at.complaint(f"{metric} needs objectives[0].value, the most turns that are good")
+    return _whole(threshold)
 
 
 def _seconds(value: Value) -> float:

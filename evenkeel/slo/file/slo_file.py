@@ -185,6 +185,8 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
         if objective.is_strict and indicator.threshold_s is not None:
             # Durations are floats: "below a limit" means up to the previous float.
             indicator = replace(indicator, threshold_s=nextafter(indicator.threshold_s, -inf))
+        if objective.is_strict and indicator.most_turns is not None:
+            indicator = replace(indicator, most_turns=indicator.most_turns - 1)
         if slo.name != name and objective.title is not None:
             slo = replace(slo, title=f"{draft.title}: {objective.title.text()}")
         target = slo.target if exact is None else _exact(exact)

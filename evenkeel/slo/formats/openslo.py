@@ -67,8 +67,8 @@ def slo_document(slo: Slo) -> dict[str, Any]:
     source = {"metricSource": {"type": "evenkeel", "spec": _indicator(slo.indicator)}}
     # Below 1, which is not a valid target; an annotation holds what a float cannot.
     objective: dict[str, Any] = {"target": min(float(slo.target), nextafter(1.0, 0.0))}
-    if slo.indicator.threshold_s is not None:
-        objective |= {"op": "lte", "value": slo.indicator.threshold_s}
+    if slo.indicator.threshold is not None:
+        objective |= {"op": "lte", "value": slo.indicator.threshold}
     method = Method.OCCURRENCES
     if slo.slicing is not None:
         method = slo.slicing.method
@@ -152,8 +152,8 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
                     "indicator": _indicator(member.indicator),
                     **(
                         {}
-                        if member.indicator.threshold_s is None
-                        else {"value": member.indicator.threshold_s}
+                        if member.indicator.threshold is None
+                        else {"value": member.indicator.threshold}
                     ),
                     "weight": exact_number(member.weight),
                 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
+from evenkeel.slo.model import DURATIONS, SESSIONS, Indicator, Member, Metric, Slo, Treatment
 from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.store import QUERIES
@@ -20,6 +20,8 @@ from evenkeel_collector.store.storage import Storage, open_embedded
 from tests.fixtures.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
+# What is no metric of requests.
+OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE)
 
 S = 10**9
 NOW = 1_795_168_800 * S
@@ -101,7 +103,7 @@ def random_requests(choose: random.Random, num: int) -> list[dict[str, Any]]:
 def random_slos(choose: random.Random, num: int) -> list[Slo]:
     slos = []
     for number in range(num):
-        metric = choose.choice([m for m in Metric if m not in (Metric.EVAL_PASS, Metric.COMPOSITE)])
+        metric = choose.choice([m for m in Metric if m not in OTHERS])
         limits = {m: choose.choice([0.1, 0.5, 1.0]) for m in choose.sample(DURATIONS, 2)}
         indicator = Indicator(
             metric,

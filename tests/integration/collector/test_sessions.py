@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from evenkeel.sessions.ledger import account
 from evenkeel.sessions.work import OPEN_S, works_of
 from evenkeel_collector.log.segment_format import encode_segment
+from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment, open_embedded
 from tests.fixtures.otlp_payload import key_values
 
@@ -108,6 +109,10 @@ class Sessions:
         for _ in range(2):
             segment = io.BytesIO(encode_segment("test", time.time_ns(), [body]))
             insert_segment(self.client, self._storage.insert_settings, name, segment)
+        # What clients trace waits until it is known to be the only record of its call.
+        columns = ", ".join(name for name, _ in request_columns(self.client))
+        self.client.command(f"INSERT INTO requests ({columns}) SELECT {columns} FROM held_requests")
+        self.client.command("TRUNCATE TABLE held_requests")
         self._clear()
 
     def rows(self, columns: str = "*") -> list[dict[str, Any]]:

@@ -215,6 +215,40 @@ def test_back_from_a_link_is_the_range_before_it(platform: Platform, browser: Br
     page.close()
 
 
+def test_sessions_lead_to_one_its_request_and_back(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page("sessions", order="turns"))
+    card = page.locator(".st-key-card-sessions")
+    expect(card.get_by_text("most turns first")).to_be_visible()
+    turns = [int(text) for text in card.locator("tbody tr td:nth-child(3)").all_inner_texts()]
+    assert turns == sorted(turns, reverse=True)
+    first = card.locator("tbody a").first
+    session_id = first.locator("xpath=ancestor::td").get_attribute("title")
+    first.click()
+    expect(page.locator(".ek-request h2")).to_have_text(str(session_id))
+    expect(page.locator(".st-key-card-session-why .ek-why")).to_contain_text("It ")
+    expect(page.locator(".st-key-card-session-timeline svg").first).to_be_visible()
+    steps = page.locator(".st-key-card-session-steps tbody tr")
+    expect(steps).to_have_count(min(turns[0], 40))
+    steps.first.locator("a").click()
+    page.get_by_role("link", name="What its session waited for").click()
+    expect(page.locator(".ek-request h2")).to_have_text(str(session_id))
+    page.get_by_role("button", name="all sessions").click()
+    expect(card).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_no_sessions_and_an_unknown_one_say_what_to_do(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page("sessions", tenant="nobody"))
+    expect(page.get_by_text("No matching sessions in this range")).to_be_visible()
+    page.goto(platform.page("sessions", session_id="nosuch"))
+    expect(page.get_by_text("No such session")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
 def test_explore_filters_and_exports(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page("explore", order="ttft", min_ttft_s="1s"))
     first = page.locator(".st-key-card-found tbody tr").first

@@ -105,6 +105,14 @@ QUERIES: dict[str, dict[str, object]] = {
     "explore_count": EXPLORE,
     "explore_example": {},
     "request_logs": {"trace_id": "none"},
+    "session_keys": {
+        **NO_FILTER, "route": "", "outcome": "", "order_by": "e2e", "limit": 5, "offset": 0,
+        "most": 5,
+    },
+    "sessions": {"tenants": ["none"], "session_ids": ["none"]},
+    "session": {"session_id": "none", "tenant": ""},
+    "session_steps": {"session_id": "none", "tenant": "", "limit": 5},
+    "any_session": {},
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
     "changes": {},
     "prompt_versions": {"model": ""},
@@ -247,8 +255,8 @@ def test_every_query_that_the_dashboard_names_is_tested() -> None:
     named = {path.stem for path in (ROOT / "dashboard").rglob("*.sql")}
     for path in (ROOT / "dashboard").rglob("*.py"):
         named |= set(re.findall(r'"(\w+)\.sql"', path.read_text(encoding="utf-8")))
-    elsewhere = {"slo_counts", "slo_spent"}
-    assert len(PAGES) == 10
+    elsewhere = {"slo_counts", "slo_session_counts", "slo_spent"}
+    assert len(PAGES) == 11
     assert sorted(named - set(QUERIES) - elsewhere) == []
 
 

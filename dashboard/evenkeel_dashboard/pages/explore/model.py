@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_dashboard.draw import wording
@@ -24,7 +24,6 @@ ORDERS = {
 STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
 # The columns of a request's row that the store can order by.
 _ORDER_OF = {"TTFT": "ttft", "total": "e2e", "input": "input", "output": "output"}
-_MOST_PAGES = 10_000
 _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
 _REASON = re.compile(
     r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
@@ -71,47 +70,6 @@ def ordering_headers(headers: Sequence[str], params: Mapping[str, str]) -> list[
         mark = " ▼" if order == now else ""
         found.append(Cell(header + mark, href=page_link("explore", linked)))
     return found
-
-
-def page_number(text: str) -> int:
-    """Return the page in the URL, from 1; the first if it is not a number."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1
-    return min(max(number, 1), _MOST_PAGES)
-
-
-def pages_beside(
-    params: Mapping[str, str], first: int, num_shown: int, num_all: int
-) -> tuple[str, str]:
-    """Return the links to the pages before and after; "" where there is none.
-
-    Args:
-        params: The parameters of the page's URL.
-        first: Number of the first row shown, from 0.
-        num_shown: Rows shown.
-        num_all: Rows in all.
-    """
-    number = page_number(params.get("page", ""))
-
-    def link_to(page: int) -> str:
-        return page_link("explore", {**params, "page": "" if page == 1 else str(page)})
-
-    before = link_to(number - 1) if number > 1 else ""
-    return before, link_to(number + 1) if first + num_shown < num_all else ""
-
-
-def rows_or_first_page(
-    read: Callable[[int], list[dict[str, Any]]], first: int
-) -> tuple[list[dict[str, Any]], int]:
-    """Return a page's rows and its first row's number; the first page if it has none.
-
-    Other filters or another range may have had more pages.
-
-    Args:
-        read: Reads a page by the number of its first row, from 0.
-        first: Number of the first row wanted.
-    """
-    rows = read(first)
-    return (rows, first) if rows or not first else (read(0), 0)
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:

@@ -20,6 +20,7 @@ from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, write
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.paging import page_number, pages_beside, rows_or_first_page
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.explore.model import (
     ORDERS,
@@ -28,11 +29,8 @@ from evenkeel_dashboard.pages.explore.model import (
     cell_words,
     csv_bytes,
     ordering_headers,
-    page_number,
-    pages_beside,
     parquet_bytes,
     refusal_words,
-    rows_or_first_page,
 )
 
 if TYPE_CHECKING:
@@ -114,8 +112,8 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
         headers = ordering_headers(request_headers(), dict(st.query_params))
         st.html(markup.table(headers, cells, "Requests found"))
         num_all = max(int(counted()[0]["num_found"]), first + len(rows))
-        st.html(markup.pager(first, len(rows), num_all, *pages_beside(dict(st.query_params),
-                first, len(rows), num_all)))  # fmt: skip
+        beside = pages_beside("explore", dict(st.query_params), first, len(rows), num_all)
+        st.html(markup.pager(first, len(rows), num_all, *beside))
 
 
 def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:

@@ -83,6 +83,7 @@ def show_facts(row: Row, attributes: Attributes, canary: reading.Rows | None) ->
     """Draw the request's fields, and a link to its trace if a trace viewer is configured."""
     with st.container(border=True, key="card-facts"):
         st.html(markup.facts(_facts(row, attributes, canary)))
+        _show_session_link(row)
         _show_trace_link(row["trace_id"])
 
 
@@ -140,6 +141,14 @@ def _precision(row: Row) -> str:
     if not row.get("dtype"):
         return "–"
     return f"{row['dtype']}, KV {row.get('kv_cache_dtype') or '–'}"
+
+
+def _show_session_link(row: Row) -> None:
+    if not row["session_id"]:
+        return
+    wanted = {"session_id": row["session_id"], "of": row["tenant"] or ""}
+    href = markup.page_link("sessions", {**wanted, **selection().to_params()})
+    st.html(f'<div class="ek-remark">{markup.link("What its session waited for", href)}</div>')
 
 
 def _show_trace_link(trace_id: str) -> None:

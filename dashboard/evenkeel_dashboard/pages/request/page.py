@@ -25,7 +25,7 @@ from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import set_param
 from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
-from evenkeel_dashboard.frame.zoom import chart
+from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
 from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
@@ -238,32 +238,18 @@ def _show_timeline(
         st.html(
             '<div class="ek-title">Timeline<small>seconds since arrival; drag to zoom</small></div>'
         )
-        part = _part()
+        part = part_shown()
         drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
         if not drawn or drawn[0].name == "lanes":
             st.caption(nothing_drawn_words(row))
             return
         for each in drawn:
             st.html(f'<div class="ek-label">{escape(each.title)}</div>')
-            chart(each.chart, f"request-{each.name}", each.alt, on_range=_show_part)
+            chart(each.chart, f"request-{each.name}", each.alt, on_range=show_part)
         if part is not None:
             st.button(
                 "show the whole request", type="tertiary", on_click=set_param, args=("part", None)
             )
-
-
-def _show_part(from_ms: int, to_ms: int) -> None:
-    set_param("part", f"{from_ms}~{to_ms}")
-
-
-def _part() -> tuple[float, float] | None:
-    """Return the part of the timeline in the URL, in seconds since arrival."""
-    ends = st.query_params.get("part", "").split("~")
-    try:
-        begin_ms, end_ms = (int(end) for end in ends)
-    except ValueError:
-        return None
-    return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
 
 
 def _show_speculation(found: list[Position]) -> None:

@@ -12,8 +12,14 @@ import streamlit as st
 from evenkeel.slo.backtest import BacktestResult, replay
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
-from evenkeel.slo.model import SELECTOR_COLUMNS, Group, Metric, Slo
-from evenkeel.slo.query import Span, count_parameters, event_parameters, slo_parts
+from evenkeel.slo.model import SELECTOR_COLUMNS, SESSIONS, Group, Slo
+from evenkeel.slo.query import (
+    Span,
+    count_parameters,
+    event_parameters,
+    session_count_parameters,
+    slo_parts,
+)
 from evenkeel.store import QUERIES
 from evenkeel.watched_file import Stamp, file_stamp
 from evenkeel_dashboard.draw.window import Window
@@ -74,9 +80,12 @@ _kept_slos: Callable[[str, Stamp | None], list[Slo]] = st.cache_data(
 
 def is_counted(slo: Slo) -> bool:
     """Return whether an SLO judges individual requests; others have no requests to show."""
-    return slo.slicing is None and all(
-        member.indicator.metric is not Metric.EVAL_PASS for member in slo.indicator.parts
-    )
+    return slo.slicing is None and all(m.indicator.is_requests for m in slo.indicator.parts)
+
+
+def is_of_sessions(slo: Slo) -> bool:
+    """Return whether an SLO judges sessions; they are on a page of their own."""
+    return all(member.indicator.metric in SESSIONS for member in slo.indicator.parts)
 
 
 def read_buckets(slo: Slo, from_ms: int, to_ms: int, width_ns: int) -> list[Bucket]:
@@ -108,7 +117,12 @@ def _counts_later(
     slo: Slo, window: Window, width_ns: int, read: Read, is_busy: bool
 ) -> reading.Rows:
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
-    parameters = _hashable(count_parameters(slo_parts(slo, width_ns), span))
+    parts = slo_parts(slo, width_ns)
+    if is_of_sessions(slo):
+        return read(
+            QUERIES / "slo_session_counts.sql", _hashable(session_count_parameters(parts, span))
+        )
+    parameters = _hashable(count_parameters(parts, span))
     if not is_busy:
         return read(QUERIES / "slo_counts.sql", parameters)
     group = Group(slo.name, {}, 0) if slo.group is None else slo.group

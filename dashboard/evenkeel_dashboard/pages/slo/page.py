@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel.slo.model import Slo
+from evenkeel.slo.model import Metric, Slo
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
@@ -28,6 +28,7 @@ from evenkeel_dashboard.pages.slo.data import (
     Spent,
     corrected_spans_ms,
     is_counted,
+    is_of_sessions,
     read_corrections,
     read_slos,
     readable,
@@ -126,6 +127,10 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
             )
         )
         return
+    if is_of_sessions(slo):
+        st.html(_session_link(slo, params))
+        show_budget(slo, window, spans_ms)
+        return
     if spent is None:
         st.html(markup.remark("It judges time slices or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
@@ -137,6 +142,19 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     _show_requests(found_spent, selection)
     _show_spent(found_spent, selection, part, rank_of(slo))
     show_budget(slo, window, spans_ms)
+
+
+def _session_link(slo: Slo, params: Mapping[str, str]) -> str:
+    """Return the link to the sessions that burned it, the worst first."""
+    order = "turns" if slo.indicator.metric is Metric.SESSION_TURNS else "e2e"
+    outcome = "failed" if slo.indicator.metric is Metric.SESSION_SUCCESS else ""
+    chosen = {"order": order, "outcome": outcome, "tenant": slo.indicator.select.get("tenant", "")}
+    href = markup.page_link("sessions", {**params, **{k: v for k, v in chosen.items() if v}})
+    silence = wording.span_of(float(slo.indicator.silence_s * slo.scale))
+    return (
+        f'<div class="ek-remark">It judges sessions, once they have been silent for {silence}. '
+        f"{markup.link('See the worst sessions', href)}</div>"
+    )
 
 
 def _show_requests(spent: Spent, selection: Selection) -> None:

@@ -25,6 +25,9 @@ def client(storage: Storage) -> Iterator[Any]:
         "eval_results",
         "engine_state",
         "spans",
+        "session_parts",
+        "session_tools",
+        "session_traces",
     ):
         client.command(f"TRUNCATE TABLE {table}")
     yield client

@@ -9,7 +9,7 @@ import pytest
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import Matcher, Operator
-from evenkeel.slo.model import DURATIONS, Indicator, Metric, Treatment
+from evenkeel.slo.model import DURATIONS, SESSIONS, Indicator, Metric, Treatment
 from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.times import to_datetime
@@ -30,6 +30,8 @@ from tests.fixtures.slo_requests import (
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
+# What is no metric of requests.
+OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE)
 
 EVENTS: list[tuple[str, str, list[dict[str, Any]], tuple[float, float]]] = [
     ("a fast one and a slow one", "ttft", [{}, SLOW], (2, 1)),
@@ -340,7 +342,7 @@ def test_vectors_and_sql_judge_alike(client: Any, tmp_path: Path) -> None:
     insert(client, *rows)
     parts = []
     for _ in range(60):
-        metric = choose.choice([m for m in Metric if m not in (Metric.EVAL_PASS, Metric.COMPOSITE)])
+        metric = choose.choice([m for m in Metric if m not in OTHERS])
         limits = {m: choose.choice([0.1, 0.5, 1.0]) for m in choose.sample(DURATIONS, 2)}
         indicator = Indicator(
             metric,

@@ -13,11 +13,8 @@ from evenkeel_dashboard.pages.explore.model import (
     cell_words,
     csv_bytes,
     ordering_headers,
-    page_number,
-    pages_beside,
     parquet_bytes,
     refusal_words,
-    rows_or_first_page,
 )
 from evenkeel_dashboard.pages.explore.page import _table
 
@@ -101,27 +98,3 @@ def test_headers_order_by_their_column_from_the_first_page() -> None:
     assert request == Cell("request") and model == Cell("model")
     assert ttft == Cell("TTFT ▼", href="./explore?order=ttft&tenant=acme")
     assert arrived == Cell("arrived (UTC)", href="./explore?order=time&tenant=acme")
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("", 1), ("2", 2), ("0", 1), ("-3", 1), ("two", 1), ("٣", 1), ("99999999", 1)],
-)
-def test_the_page_of_the_address(text: str, number: int) -> None:
-    assert page_number(text) == number
-
-
-def test_pages_before_and_after() -> None:
-    assert pages_beside({}, 0, 40, 2848) == ("", "./explore?page=2")
-    assert pages_beside({"page": "2", "order": "ttft"}, 40, 40, 100) == (
-        "./explore?order=ttft",
-        "./explore?page=3&order=ttft",
-    )
-    assert pages_beside({"page": "3"}, 80, 20, 100) == ("./explore?page=2", "")
-
-
-def test_a_page_that_is_no_longer_there_is_the_first_one() -> None:
-    pages: dict[int, list[dict[str, object]]] = {0: [{"n": 1}], 40: [{"n": 41}], 80: []}
-    assert rows_or_first_page(pages.__getitem__, 80) == ([{"n": 1}], 0)
-    assert rows_or_first_page(pages.__getitem__, 40) == ([{"n": 41}], 40)
-    assert rows_or_first_page({0: []}.__getitem__, 0) == ([], 0)

@@ -179,7 +179,9 @@ def test_only_work_that_runs_is_charged(works: list[Work]) -> None:
         if stretch.cause == "client":
             roots = [node.work for node in found.tree if node.parent is None] if found else []
             busy = [w for w in roots if w.kind is not Kind.AGENT]
-            assert not [w for w in busy if w.start_ns < stretch.end_ns and w.end_ns > stretch.start_ns]
+            assert not [
+                w for w in busy if w.start_ns < stretch.end_ns and w.end_ns > stretch.start_ns
+            ]
 
 
 @given(any_work())

@@ -54,6 +54,22 @@ def test_a_composite_weighs_the_slos_before_it(tmp_path: Path) -> None:
     ]
 
 
+def test_sessions_are_judged_by_time_turns_or_success(tmp_path: Path) -> None:
+    done, short, fewer, well = read(
+        tmp_path,
+        slo("{metric: session_e2e, groupBy: tenant}", "target: 0.9, value: 300", name="done"),
+        slo("{metric: session_turns}", "target: 0.9, value: 20", name="short"),
+        slo("{metric: session_turns}", "target: 0.9, value: 20, op: lt", name="fewer"),
+        slo("{metric: session_success, select: {tenant: acme}, aborted: excluded}", name="well"),
+    )
+    assert (done.indicator.threshold_s, done.indicator.most_turns) == (300.0, None)
+    assert (short.indicator.threshold_s, short.indicator.most_turns) == (None, 20)
+    assert fewer.indicator.most_turns == 19
+    assert well.indicator.threshold is None
+    assert well.indicator.aborted is Treatment.EXCLUDED
+    assert not any(each.indicator.is_requests for each in (done, short, fewer, well))
+
+
 def test_the_narrowest_statuses_decide(tmp_path: Path) -> None:
     text = "{metric: availability, httpStatus: {bad: [4xx, 5xx], measured: 404, excluded: 420-429}}"
     (read_slo,) = read(tmp_path, slo(text))
@@ -177,6 +193,40 @@ MISTAKES = [
         "answers with lists",
         slo("{metric: eval_pass, select: {model: [a, b]}}"),
         "eval_pass selects single values",
+    ),
+    ("sessions without a limit", slo("{metric: session_e2e}"), "needs objectives[0].value"),
+    (
+        "turns without a limit",
+        slo("{metric: session_turns}"),
+        "session_turns needs objectives[0].value, the most turns that are good",
+    ),
+    (
+        "half a turn",
+        slo("{metric: session_turns}", "target: 0.9, value: 2.5"),
+        "expected a whole number",
+    ),
+    (
+        "success with a limit",
+        slo("{metric: session_success}", "target: 0.9, value: 2"),
+        "session_success takes no value",
+    ),
+    (
+        "sessions by HTTP status",
+        slo("{metric: session_success, httpStatus: {bad: 5xx}}"),
+        "session_success has no httpStatus",
+    ),
+    (
+        "sessions by prompt",
+        slo("{metric: session_success, groupBy: prompt}"),
+        "session_success can be grouped by model, tenant, route",
+    ),
+    (
+        "a composite of sessions by prompt",
+        slo(
+            "{composite: [{indicator: {metric: session_success}},"
+            " {indicator: {metric: availability}}], groupBy: prompt}"
+        ),
+        "session_success can be grouped by",
     ),
     (
         "a member with groups",

@@ -112,7 +112,8 @@ MISTAKES = [
         "an unknown metric",
         ("metric: ttft", "metric: tftt"),
         "SLO 'chat-ttft': metric is 'tftt', expected ttft or tpot or itl or stall or e2e or "
-        "availability or acceptance or cache_hit or eval_pass (slos.yaml:22)",
+        "availability or acceptance or cache_hit or eval_pass or session_e2e or session_turns "
+        "or session_success (slos.yaml:22)",
     ),
     (
         "no threshold",
