@@ -35,6 +35,7 @@ from tests.fixtures.collector_process import (
     start_collector,
     wait_for,
 )
+from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import trace_request
 from tests.hostile.log_damage import NODE, damage, intact_bodies
 
@@ -221,11 +222,22 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
                 f"{collector.http_url}/v1/traces", content=service_body(f"name-{number}"),
                 headers={"content-type": "application/x-protobuf"},
             ).raise_for_status()  # fmt: skip
-        wait_for(lambda: list((tmp_path / "log").glob(f"*{SEALED_SUFFIX}")) != [], 60)
-        (path, *_) = sorted((tmp_path / "log").glob(f"*{SEALED_SUFFIX}"))
-        with path.open("r+b") as file:
-            file.seek(file.read().index(b"name-0"))
-            file.write(b"NAME")
+        for number in range(2):
+            httpx.post(
+                f"{collector.http_url}/v1/logs",
+                content=logs_request(3, service=f"logs-{number}").SerializeToString(),
+                headers={"content-type": "application/x-protobuf"},
+            ).raise_for_status()
+        wait_for(lambda: holds(tmp_path / "log", b"logs-1"), 60)
+        for text in (b"name-0", b"logs-0"):
+            (path,) = (
+                each
+                for each in (tmp_path / "log").glob(f"*{SEALED_SUFFIX}")
+                if text in each.read_bytes()
+            )
+            with path.open("r+b") as file:
+                file.seek(file.read().index(text))
+                file.write(text[:4].upper())
         wait_for(lambda: "log segment damaged" in collector.stderr(), timeout_s=60)
     finally:
         collector.kill()
@@ -237,3 +249,14 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
                 == {"name-1": 3, "name-2": 3}
             )
         )
+        wait_for(
+            lambda: (
+                collector.rows("SELECT ServiceName, count() FROM logs GROUP BY 1")
+                == [("logs-1", 3)]
+            )
+        )
+
+
+def holds(folder: Path, text: bytes) -> bool:
+    """Whether a sealed segment of a log has this text."""
+    return any(text in path.read_bytes() for path in folder.glob(f"*{SEALED_SUFFIX}"))

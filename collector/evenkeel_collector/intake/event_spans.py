@@ -81,10 +81,10 @@ def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
         group = None
         for of_scope in of_resource.scope_logs:
             for record in of_scope.log_records:
-                attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
-                name = _name_of(record, attributes, of_scope.scope.name)
+                name = _name_of(record, of_scope.scope.name)
                 if name is None:
                     continue
+                attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
                 num_events += 1
                 if is_hasty and num_events > MAX_HASTY_EVENTS:
                     raise OverBudgetError
@@ -146,12 +146,15 @@ def _add_group(request: Any, resource: Any) -> Any:
     return scope.spans
 
 
-def _name_of(record: Any, attributes: Mapping[str, str], scope: str) -> str | None:
+def _name_of(record: Any, scope: str) -> str | None:
     """Return the name of an event that describes a call; None for other records.
 
     Senders put it into the record's own field, an attribute, or the body.
     """
-    named = attributes.get(conventions.EVENT_NAME, "")
+    named = ""
+    for pair in record.attributes:
+        if pair.key == conventions.EVENT_NAME:
+            named = pair.value.string_value
     for name in (record.event_name, named, record.body.string_value):
         if name in READERS:
             return str(name)

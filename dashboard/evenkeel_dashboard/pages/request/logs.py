@@ -20,11 +20,11 @@ MAX_RECORDS = 200
 MAX_ATTRIBUTES = 8
 # OpenTelemetry's severity numbers: 13 is the least WARN, 17 the least ERROR.
 _WARN, _ERROR = 13, 17
-HEADERS = ("after arrival", "severity", "event", "text", "span", "service")
+HEADERS = ("after its start", "severity", "event", "text", "span", "service")
 
 
 def show_logs(row: Row) -> None:
-    """Draw the log records and events of the request's trace."""
+    """Draw the log records and events of a trace; `row` has its `trace_id` and start, `time_ns`."""
     at_ms = row["time_ns"] // 1_000_000
     found = reading.rows(
         _HERE / "request_logs.sql",

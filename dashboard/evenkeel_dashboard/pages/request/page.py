@@ -115,6 +115,7 @@ def _show_trace_alone(trace_id: str, span_times: Row) -> None:
     )
     read = TraceReading(trace_id.lower(), span_times["from_ms"])
     show_trace(read, "", _own_address())
+    show_logs({"trace_id": trace_id.lower(), "time_ns": span_times["from_ms"] * 1_000_000})
 
 
 def _as_of() -> str:
