@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from evenkeel.store import Store
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, overflow
+from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
 from tests.queries import query
 
@@ -97,16 +98,28 @@ def test_a_trace_is_read_from_the_application_to_our_phases(
     page.close()
 
 
-def test_a_trace_without_a_request_is_shown_alone(traced: Platform, browser: Browser) -> None:
+def test_a_trace_without_a_request_is_shown_alone_with_what_it_logged(
+    traced: Platform, browser: Browser
+) -> None:
     request = whole_trace("plain", time.time_ns(), SentSpan("a"), SentSpan("b", "a", name="inner"))
-    httpx.post(
-        f"{traced.http_url}/v1/traces",
-        content=request.SerializeToString(),
-        headers={"content-type": "application/x-protobuf"},
-    ).raise_for_status()
+    (inner,) = request.resource_spans[1].scope_spans[0].spans
+    logged = logs_request(
+        2, body="only <3> left", trace_id=inner.trace_id, span_id=inner.span_id,
+        severity_number=17, severity_text="ERROR",
+    )  # fmt: skip
+    for path, body in (("traces", request), ("logs", logged)):
+        httpx.post(
+            f"{traced.http_url}/v1/{path}",
+            content=body.SerializeToString(),
+            headers={"content-type": "application/x-protobuf"},
+        ).raise_for_status()
     trace_id = id_bytes("plain", 16).hex()
     page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id}")
     expect(page.locator(".ek-trace-row")).to_have_count(2)
     expect(page.get_by_text("No request of this trace is stored")).to_be_visible()
+    card = page.locator(".st-key-card-logs")
+    expect(card.get_by_role("row")).to_have_count(3)
+    expect(card.get_by_role("row").last).to_contain_text("only <3> left")
+    expect(card.get_by_role("row").last).to_contain_text("inner")
     assert_no_exception(page)
     page.close()
