@@ -1,11 +1,15 @@
 """A call that its client, a gateway and the server trace is one request, in whatever order."""
 
 import itertools
+import json
 import time
 from collections.abc import Iterator, Sequence
 
 import pytest
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -128,3 +132,57 @@ def test_what_is_held_when_the_collector_is_killed_counts_once_after_the_next_st
         wait_until_settled(again, before + 2)
         wait_for(lambda: requests_of(again, ["another"]) != [])
         assert again.rows("SELECT count() - 1 FROM requests") == num
+
+
+RECORDED = json.loads((ROOT / "tests" / "fixtures" / "sdk_traces.json").read_text())["traces"]
+INNERMOST = {
+    "openinference-instrumentation-openai 0.1.66": "openinference",
+    "opentelemetry-instrumentation-openai 0.62.4": "gen_ai",
+    "opentelemetry-instrumentation-openai-v2 2.4b0": "gen_ai",
+    "openinference-instrumentation-openai 0.1.66 within opentelemetry-instrumentation-openai "
+    "0.62.4": "openinference",
+}
+
+
+def replayed(name: str, trace: str) -> tuple[ExportTraceServiceRequest, bytes]:
+    """Return what an instrumentation sent, as a trace of its own from now; and its HTTP span."""
+    body = ParseDict(RECORDED[name]["body"], ExportTraceServiceRequest())
+    spans = [
+        span
+        for of_resource in body.resource_spans
+        for of_scope in of_resource.scope_spans
+        for span in of_scope.spans
+    ]
+    later_ns = time.time_ns() - min(span.start_time_unix_nano for span in spans)
+    for span in spans:
+        span.trace_id = id_bytes(trace, 16)
+        span.start_time_unix_nano += later_ns
+        span.end_time_unix_nano += later_ns
+    return body, bytes.fromhex(RECORDED[name]["traceparent"].split("-")[2])
+
+
+@pytest.mark.parametrize("name", INNERMOST)
+def test_what_real_instrumentations_send_is_one_request(
+    collector: CollectorProcess, name: str
+) -> None:
+    alone, _ = replayed(name, f"{name} alone")
+    assert post(collector, alone.SerializeToString(), PROTOBUF).status_code == 200
+    wait_for(lambda: requests_of(collector, [f"{name} alone"]) != [], 60)
+    assert requests_of(collector, [f"{name} alone"]) == [(f"{name} alone", INNERMOST[name])]
+    (found,) = collector.rows(
+        "SELECT model, input_tokens, output_tokens FROM requests WHERE trace_id = {t:String}",
+        {"t": id_bytes(f"{name} alone", 16).hex()},
+    )
+    assert found == ("support", 11, 3)
+
+    # The same call below, served by us.
+    body, http_span = replayed(name, name)
+    served = whole_trace(name, time.time_ns(), SERVER)
+    (span,) = served.resource_spans[0].scope_spans[0].spans
+    span.parent_span_id = http_span
+    body.MergeFrom(served)
+    assert post(collector, body.SerializeToString(), PROTOBUF).status_code == 200
+    held = "SELECT count() FROM settled_requests WHERE trace_id = {t:String}"
+    trace = {"t": id_bytes(name, 16).hex()}
+    wait_for(lambda: collector.rows(held, trace)[0][0] == 1 + (" within " in name), 60)
+    assert requests_of(collector, [name]) == [(name, "evenkeel")]

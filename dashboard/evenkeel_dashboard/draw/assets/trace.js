@@ -55,7 +55,11 @@ class Waterfall {
     }
     this.ticks.replaceChildren(...data.ticks.map((tick) => make("span", "", tick)));
     this.lay();
-    if (isNew && this.active > 0) this.reveal(this.active);
+    if (!isNew || this.active <= 0) return;
+    // The height of a row is final only once the card has its width.
+    this.waiting = this.active;
+    this.reveal(this.active);
+    setTimeout(() => { this.waiting = 0; }, 800);
   }
 
   word(row, field) { return this.data.words[row[field]]; }
@@ -91,6 +95,7 @@ class Waterfall {
     this.height = this.view.clientWidth < 620 ? 46 : 27;
     this.all.style.height = `${this.shown.length * this.height}px`;
     this.draw();
+    if (this.waiting) this.reveal(this.waiting);
   }
 
   draw() {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,24 +191,29 @@ def folded(rows: Sequence[WaterfallRow], wanted: Collection[str]) -> list[int]:
     A short trace is open but for its repeated siblings. In a long one, only the first levels and
     the way to the wanted spans are.
     """
-    is_short = sum(1 for _ in _open_places(rows)) <= OPEN_ROWS
     wanted_at = [
         place for place, row in enumerate(rows) if row.repeated == 1 and row.node.id in wanted
     ]
-    closed = []
-    for place, row in enumerate(rows):
-        if not row.size or any(place < at <= place + row.size for at in wanted_at):
-            continue
-        if row.repeated > 1 or (not is_short and row.depth >= _OPEN_DEPTH):
-            closed.append(place)
-    return closed
+    closable = [
+        place
+        for place, row in enumerate(rows)
+        if row.size and not any(place < at <= place + row.size for at in wanted_at)
+    ]
+    repeated = [place for place in closable if rows[place].repeated > 1]
+    if _num_visible(rows, repeated) <= OPEN_ROWS:
+        return repeated
+    return [
+        place for place in closable if rows[place].repeated > 1 or rows[place].depth >= _OPEN_DEPTH
+    ]
 
 
-def _open_places(rows: Sequence[WaterfallRow]) -> Iterable[int]:
-    place = 0
+def _num_visible(rows: Sequence[WaterfallRow], closed: Collection[int]) -> int:
+    closed = set(closed)
+    place = number = 0
     while place < len(rows):
-        yield place
-        place += 1 + (rows[place].size if rows[place].repeated > 1 else 0)
+        number += 1
+        place += 1 + (rows[place].size if place in closed else 0)
+    return number
 
 
 def title_of(row: WaterfallRow) -> str:

@@ -173,6 +173,18 @@ def test_a_long_trace_opens_on_its_first_levels_and_the_way_to_the_request() -> 
     assert all(0 <= row[5] <= 1 for row in data["rows"])
 
 
+def test_of_repeated_siblings_only_the_wanted_one_is_open() -> None:
+    spans = [span("r", duration=900)]
+    for i in range(90):
+        spans.append(span(f"a{i}", "r", i, name="turn"))
+        spans.append(span(f"b{i}", f"a{i}", i, name="call"))
+    rows = lay_out(build_trace(spans), [])
+    closed = folded(rows, {"b7"})
+    opened = {row.node.id for place, row in enumerate(rows) if row.size and place not in closed}
+    assert opened == {"r", "a0", "a7"}  # a0 names the group, too
+    assert len(closed) == 89
+
+
 def test_a_chain_of_thousands_is_laid_out() -> None:
     spans = [span(str(i), str(i - 1) if i else "", i) for i in range(5000)]
     rows = lay_out(build_trace(spans), [])
