@@ -43,7 +43,7 @@ CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-PATHS = ("", "latency", "slo", "alerts", "engine", "cache", "compare", "explore", "evals")
+PATHS = ("", "latency", "slo", "alerts", "engine", "cache", "cost", "compare", "explore", "evals")
 RANGES = ("last 15m", "last 1h", "last 6h", "last 24h")
 TARGETS = {"first_view_s": 2.5, "range_p95_s": 1.0, "lag_p95_s": 1.0, "refresh_kb": 100.0}
 PARTS = ("views", "ranges", "refresh", "queries")

@@ -41,6 +41,7 @@ EXTRA_OF_COMMAND = {
     "demo": "demo",
     "eval": "evals",
     "export": "grafana",
+    "prices": "collector",
     "prompts": "evals",
     "serve": "runtime-cpu",
     "simulate": "demo",

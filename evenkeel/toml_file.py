@@ -43,7 +43,7 @@ def read_toml_file(
     try:
         return model.model_validate(_parse(text, path, flag))
     except ValidationError as error:
-        line = _line(text, error.errors()[0]["loc"])
+        line = line_of(text, error.errors()[0]["loc"])
         problem = first_problem(error, secrets=secrets)
         raise ConfigurationError(f"{_named(path, flag, line)}: {problem}") from error
 
@@ -85,7 +85,7 @@ def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
         raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
 
 
-def _line(text: str, at: Sequence[str | int]) -> int:
+def line_of(text: str, at: Sequence[str | int]) -> int:
     """Return the line where the value at this location starts, or its innermost table.
 
     tomllib keeps no positions, so this finds the shortest prefix of the file that already contains

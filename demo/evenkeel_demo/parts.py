@@ -16,6 +16,7 @@ from evenkeel.processes import Part
 WINDOW_SCALE = "1/120"
 CONTROL_FILE = "control.toml"
 SLO_FILE = "slos.yaml"
+PRICE_FILE = "prices.toml"
 # The default, one request in a thousand, would hardly show up within minutes.
 CANARY_RATIO = "0.05"
 
@@ -102,6 +103,7 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
             *("--query-port", str(ports.query)),
             *("--data-dir", str(place.data_dir / "collector")),
             *("--slos", str(slo_file)),
+            *("--prices", str(place.data_dir / PRICE_FILE)),
             *("--dashboard-url", place.endpoints.dashboard),
             *("--redaction-content-tenants", "*"),
             # For what only /metrics has, such as the measured speed-up of speculation.
@@ -176,7 +178,7 @@ def write_files(data_dir: Path, receiver_url: str) -> Path:
         data_dir: The demo's folder.
         receiver_url: The demo's webhook receiver.
     """
-    for name in ("cache.toml", "compression.toml", "live.toml"):
+    for name in ("cache.toml", "compression.toml", "live.toml", PRICE_FILE):
         _write(data_dir, name, {})
     write_control_file(data_dir, "dry-run")
     values = {"RECEIVER_URL": receiver_url, "WINDOW_SCALE": WINDOW_SCALE}

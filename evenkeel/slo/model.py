@@ -32,6 +32,7 @@ class Metric(StrEnum):
     judges several durations at once. `acceptance` and `cache_hit` count tokens, not requests:
     accepted of drafted ones, cached of input ones. `eval_pass` counts scored answers of
     evaluations, `session_…` sessions that are over, `composite` the weighted events of other SLOs.
+    `cost` is a budget in money: what the requests of a period may cost.
     """
 
     TTFT = "ttft"
@@ -47,6 +48,7 @@ class Metric(StrEnum):
     SESSION_E2E = "session_e2e"
     SESSION_TURNS = "session_turns"
     SESSION_SUCCESS = "session_success"
+    COST = "cost"
     COMPOSITE = "composite"
 
 
@@ -116,6 +118,8 @@ class Indicator:
         most_turns: A session is good up to and including this many turns; None for other metrics.
         silence_s: A session is over, and judged, this long after its last request or tool call,
             before scaling.
+        budget: What the selected requests may cost in a period, in the bill's currency; None if it
+            is no budget in money.
     """
 
     metric: Metric
@@ -131,6 +135,7 @@ class Indicator:
     grouping: Grouping | None = None
     most_turns: int | None = None
     silence_s: Fraction = SILENCE_S
+    budget: float | None = None
 
     @property
     def threshold(self) -> float | None:
@@ -139,8 +144,9 @@ class Indicator:
 
     @property
     def is_requests(self) -> bool:
-        """Whether its events are requests or their tokens, not answers or sessions."""
-        return self.metric is not Metric.EVAL_PASS and self.metric not in SESSIONS
+        """Whether its events are requests or their tokens, not answers, sessions or money."""
+        apart = (Metric.EVAL_PASS, Metric.COST, *SESSIONS)
+        return self.metric not in apart
 
     @property
     def selection(self) -> str:
@@ -285,6 +291,9 @@ class Slo:
     @property
     def scaled_no_data_s(self) -> Fraction:
         """Time without valid events after which a separate alert fires; 0: never."""
+        if self.indicator.metric is Metric.COST:
+            # Without requests, nothing is spent.
+            return Fraction(0)
         if self.no_data_s is None and (self.indicator.grouping or self.group):
             # Groups come and go: a lack of requests alerts only if the file asks for it.
             return Fraction(0)

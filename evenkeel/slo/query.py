@@ -28,12 +28,14 @@ class CountedIndicator:
     """An indicator to count, for a target, in buckets of one width.
 
     `silence_ns` is how long a session must be silent to be over, if it counts sessions.
+    `budget_per_s` is what a second may cost, if it is a budget in money: the second's events.
     """
 
     indicator: Indicator
     target: Fraction
     width_ns: int = 1
     silence_ns: int = 0
+    budget_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def slo_parts(slo: Slo, width_ns: int = 1) -> list[CountedIndicator]:
             slo.target,
             width_ns,
             int(member.indicator.silence_s * slo.scale * 10**9),
+            (member.indicator.budget or 0.0) / float(slo.scaled_period_s),
         )
         for member in slo.indicator.parts
     ]
@@ -129,6 +132,19 @@ def status_ranges(indicator: Indicator) -> list[list[int]]:
 def count_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
     """Return the parameters of the query `slo_counts`."""
     return {**event_parameters(parts, span), "width_ns": [part.width_ns for part in parts]}
+
+
+def cost_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
+    """Return the parameters of the query `slo_cost_counts`."""
+    select = part.indicator.select
+    return {
+        **{column: select.get(column, "") for column in SELECTOR_COLUMNS},
+        **filter_parameters(part.indicator),
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "width_ns": part.width_ns,
+        "budget_per_s": part.budget_per_s,
+    }
 
 
 def eval_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:

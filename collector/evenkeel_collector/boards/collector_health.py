@@ -163,6 +163,7 @@ _ALERTING = BoardRow(
             (
                 Prom(_FLEET.rate("evenkeel_slo_file_rejections_total"), "SLO file"),
                 Prom(_FLEET.rate(f"{_OWN}access_files_rejected_total"), "access file"),
+                Prom(_FLEET.rate(f"{_OWN}price_files_rejected_total"), "price file"),
             ),
             "ops",
         ),

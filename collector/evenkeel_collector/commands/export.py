@@ -1,4 +1,4 @@
-"""`evenkeel export`: what other tools show of our metrics and tables."""
+"""`evenkeel export`: Grafana boards, and costs for chargeback."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ _EXAMPLES = """\
 examples:
   evenkeel export grafana --out boards
   evenkeel export grafana --out boards --force --dashboard-url https://evenkeel.example.com
+  evenkeel export costs --from 2026-11-01 --to 2026-12-01 --out november.csv
+  evenkeel export costs --from 2026-11-01 --format focus --per month --out november.focus.csv
 """
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
+    # The price file's model is slow to import; other commands should not wait for it.
+    from evenkeel_collector.commands.export_costs import add_costs
+
     parser.epilog = _EXAMPLES
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     grafana = verbs.add_parser("grafana", help="write Grafana boards (docs/guide/grafana.md)")
@@ -35,6 +40,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     grafana.add_argument("--json", action="store_true", help="print the files as JSON")
     grafana.set_defaults(run=_run_grafana)
+    add_costs(verbs)
 
 
 def _run_grafana(args: argparse.Namespace) -> int:
@@ -55,7 +61,7 @@ def _run_grafana(args: argparse.Namespace) -> int:
 
 EXPORT = Command(
     name="export",
-    summary="write Grafana boards for our metrics, tables and SLO rules",
+    summary="write Grafana boards, or the costs of a range for chargeback",
     configure=_configure,
     extra="grafana",
 )

@@ -56,6 +56,10 @@ def _run_burned(args: argparse.Namespace) -> int:
         if args.name not in slos:
             raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
         parts = slo_parts(slos[args.name])
+        if slos[args.name].indicator.budget is not None:
+            raise ConfigurationError(
+                f"SLO {args.name!r} is a budget in money: see evenkeel export costs"
+            )
         if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
             raise ConfigurationError(
                 f"SLO {args.name!r} counts eval answers, not requests; list them with evenkeel eval"

@@ -124,6 +124,7 @@ def _slo_json(slo: Slo) -> dict[str, Any]:
         "objective": slo.indicator.metric.value,
         "threshold_s": slo.indicator.threshold_s,
         "most_turns": slo.indicator.most_turns,
+        "budget": slo.indicator.budget,
         "select": dict(slo.indicator.select),
         "filters": [str(each) for each in slo.indicator.filters],
         "http_status": [str(each) for each in slo.indicator.statuses],
@@ -183,6 +184,8 @@ def _rule_text(rule: Rule) -> str:
 
 
 def _indicator_text(indicator: Indicator) -> str:
+    if indicator.budget is not None:
+        return f"every request with a cost; for {indicator.selection or 'all requests'}"
     limits = indicator.judged.items()
     good = indicator.metric.value
     if indicator.threshold_s is not None:
@@ -205,13 +208,14 @@ def _indicator_text(indicator: Indicator) -> str:
 
 
 def _slo_text(slo: Slo, interval_s: float) -> str:
-    head = (
-        f"{slo.name}: {_percent(slo.target)} of events good over "
-        f"{format_duration(slo.scaled_period_s)}"
-    )
+    period, is_money = format_duration(slo.scaled_period_s), slo.indicator.budget is not None
+    head = f"{slo.name}: {_percent(slo.target)} of events good over {period}"
+    if is_money:
+        head = f"{slo.name}: costs at most {slo.indicator.budget:g} over {period}"
     for member in slo.indicator.parts:
         weight = f"weight {float(member.weight):g}: " if slo.indicator.members else ""
-        head += f"\n  good: {weight}{_indicator_text(member.indicator)}"
+        what = "counts" if is_money else "good"
+        head += f"\n  {what}: {weight}{_indicator_text(member.indicator)}"
     grouping = slo.indicator.grouping
     if grouping is not None:
         each = ",".join(column.upper() for column in grouping.columns)
@@ -232,7 +236,8 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
         head += f"\n  all durations are scaled by {slo.scale}, for demonstration only"
     pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
     head += f"\n  {_firing_text('fires', 'both windows of a row burn', pending_s, keep_s)}"
-    head += f"; needs at least {_number_of(slo.min_bad, 'bad event')}"
+    if slo.min_bad:
+        head += f"; needs at least {_number_of(slo.min_bad, 'bad event')}"
     if slo.confidence is not None:
         head += f", and for a page {_percent(slo.confidence)} confidence"
     no_data_s = slo.scaled_no_data_s
@@ -244,13 +249,24 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
     head += "".join(f"\n  {_step_text(step)}" for step in slo.budget_policy)
     if slo.labels:
         head += f"\n  labels {', '.join(f'{name}={value}' for name, value in slo.labels.items())}"
-    table = windows_text(slo.windows, slo.target, ())
+    table = _spending_text(slo) if is_money else windows_text(slo.windows, slo.target, ())
     if any(window.long_s < interval_s for window in slo.windows):
         table += (
             f"\nWindows shorter than the evaluation interval ({format_duration(interval_s)}) are "
             "only sampled: a burn in between may be missed."
         )
     return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+def _spending_text(slo: Slo) -> str:
+    """Return a table of what the windows of a budget in money may cost."""
+    rows = [["severity", "budget", "long", "short", "factor", "fires above"]]
+    for window in slo.windows:
+        spans = format_duration(window.long_s), format_duration(window.short_s)
+        most = f"{float(window.budget_ratio) * (slo.indicator.budget or 0.0):g} in {spans[0]}"
+        spent = _percent(window.budget_ratio)
+        rows.append([window.severity, spent, *spans, f"{float(window.factor):.4g}", most])
+    return _table(rows)
 
 
 def _step_text(step: BudgetStep) -> str:

@@ -91,6 +91,9 @@ def _filter(tenant: str, table: Table) -> str:
         return NOTHING
     if table.name == "slo_objectives":
         return f"{OBJECTIVE_OF} IN ('', {quote(tenant)}) AND NOT {NAMES_TENANTS}"
+    if table.name == "prices":
+        # Its costs' currency, but not what they are made of.
+        return "kind = ''"
     expression = TENANT_OF.get(table.name)
     return NOTHING if expression is None else f"{expression} = {quote(tenant)}"
 

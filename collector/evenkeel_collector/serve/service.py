@@ -42,6 +42,7 @@ from evenkeel_collector.ports.tls import Tls, read_tls
 from evenkeel_collector.redaction.settings import RedactionSettings
 from evenkeel_collector.serve import otlp_grpc
 from evenkeel_collector.serve.otlp_http import OtlpHttpApp
+from evenkeel_collector.serve.price_follower import PriceFollower
 from evenkeel_collector.serve.settings import CollectorSettings
 from evenkeel_collector.serve.write_fence import confine
 from evenkeel_collector.slo import service as slo_service
@@ -111,6 +112,7 @@ class _Prepared:
     max_connections: int
     control: AccessControl
     pipeline: IntakePipeline
+    prices: PriceFollower
 
 
 def _prepare(settings: CollectorSettings, redaction: RedactionSettings) -> _Prepared:
@@ -127,6 +129,7 @@ def _prepare(settings: CollectorSettings, redaction: RedactionSettings) -> _Prep
         max_connections=_bound_connections(settings.max_connections),
         control=AccessControl(settings.access, metrics),
         pipeline=_make_pipeline(settings, redaction, metrics),
+        prices=PriceFollower(settings.prices, metrics),
     )
     if prepared.control.access.is_open and not _is_loopback(settings.host):
         logger.warning(
@@ -169,6 +172,7 @@ def _open_store(
     stack.callback(storage.close)
     _keep_for(storage, prepared.retention, settings.clickhouse_cluster)
     _count_objectives(storage, settings.slos)
+    prepared.prices.start(storage.prices)
     log = _open_log(settings, folder)
     metrics.watch_log(log)
     inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
@@ -229,6 +233,8 @@ async def run(
         await _start(stack, HttpServer(app, sockets.http, places, tls))
         following = asyncio.create_task(control.follow())
         stack.callback(following.cancel)
+        following_prices = asyncio.create_task(prepared.prices.follow())
+        stack.callback(following_prices.cancel)
         if prepared.targets:
             scraper = Scraper(prepared.targets, settings.scrape_interval_s, intake)
             stack.push_async_callback(scraper.close)

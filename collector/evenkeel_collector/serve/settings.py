@@ -40,6 +40,11 @@ class CollectorSettings(Settings):
         description="create the tables on every server of this cluster (docs/guide/collector.md)",
     )
     slos: Path | None = Field(default=None, description="the SLO file to evaluate")
+    prices: Path | None = Field(
+        default=None,
+        description="what tokens and engines cost, TOML (docs/guide/cost.md); without it only "
+        "costs that senders state are stored",
+    )
     dashboard_url: str | None = Field(
         default=None, description="dashboard URL that alert notifications link to"
     )

@@ -93,8 +93,8 @@ def read_evidence(
 def _facts(
     slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
 ) -> Iterator[tuple[str, str | None]]:
-    if any(member.indicator.metric is Metric.EVAL_PASS for member in slo.indicator.parts):
-        # These are evaluation answers, not requests, so they have no phases or cohorts.
+    if any(m.indicator.metric in (Metric.EVAL_PASS, Metric.COST) for m in slo.indicator.parts):
+        # These are answers of evaluations, or money: they have no phases.
         return
     if any(member.indicator.metric in SESSIONS for member in slo.indicator.parts):
         yield from session_facts(slo, Span(from_ns, to_ns), store, dashboard_url)

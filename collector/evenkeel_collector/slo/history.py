@@ -11,6 +11,7 @@ from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import (
     CountedIndicator,
     Span,
+    cost_parameters,
     count_parameters,
     eval_parameters,
     session_count_parameters,
@@ -68,9 +69,16 @@ def count_buckets(
 
 
 def _rows(store: RowReader, part: CountedIndicator, span: Span) -> list[dict[str, Any]]:
-    if part.indicator.metric is Metric.EVAL_PASS:
-        return store.rows(_HERE / "slo_eval_counts.sql", eval_parameters(part, span))
+    if part.indicator.is_requests:
+        return store.rows(QUERIES / "slo_counts.sql", count_parameters([part], span))
     if part.indicator.metric in SESSIONS:
         sent = session_count_parameters([part], span)
         return store.rows(QUERIES / "slo_session_counts.sql", sent)
-    return store.rows(QUERIES / "slo_counts.sql", count_parameters([part], span))
+    return store.rows(*counted_apart(part, span))
+
+
+def counted_apart(part: CountedIndicator, span: Span) -> tuple[Path, dict[str, object]]:
+    """Return the query that counts answers of evaluations, or money, and its parameters."""
+    if part.indicator.metric is Metric.COST:
+        return _HERE / "slo_cost_counts.sql", cost_parameters(part, span)
+    return _HERE / "slo_eval_counts.sql", eval_parameters(part, span)

@@ -26,7 +26,6 @@ from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import (
     CountedIndicator,
     Span,
-    eval_parameters,
     event_parameters,
     session_count_parameters,
     slo_parts,
@@ -37,6 +36,7 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.alert import Transition
 from evenkeel_collector.alerts.notification import fingerprint
 from evenkeel_collector.alerts.state import State
+from evenkeel_collector.slo.history import counted_apart
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class SloStore:
                 for i in together:
                     rows.count(parts[i], found[i])
         for i, part in enumerate(parts):
-            if part.indicator.metric is Metric.EVAL_PASS:
-                for row in self._query(_HERE / "slo_eval_counts.sql", eval_parameters(part, span)):
+            if part.indicator.metric in (Metric.EVAL_PASS, Metric.COST):
+                for row in self._query(*counted_apart(part, span)):
                     _add(found[i], row)
         of_sessions = [i for i, part in enumerate(parts) if part.indicator.metric in SESSIONS]
         if of_sessions:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.arithmetic import Counts, budget_left_ratio
 from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Slo
 from evenkeel.slo.query import CountedIndicator, slo_parts
@@ -62,8 +63,9 @@ class Track:
         """Return the oldest bucket to read to be up to date at `now_ns`."""
         oldest = self.oldest_ns(now_ns) // self.width_ns
         if self._read_until_ns is None:
-            # A group has no events before its first request.
-            since_ns = 0 if self.slo.group is None else self.slo.group.since_ns
+            # A group has no events before its first request, but a tenant has its whole budget.
+            is_new = self.slo.group is not None and self.slo.indicator.budget is None
+            since_ns = self.slo.group.since_ns if is_new and self.slo.group else 0
             return max(oldest, since_ns // self.width_ns)
         return max((self._read_until_ns - late_ns) // self.width_ns, oldest)
 
@@ -116,7 +118,13 @@ class Track:
         calendar, num_period = self.slo.calendar, None
         if calendar is not None:
             num_period = end - calendar.start_ns(now_ns) // self.width_ns + 1
-        return self._judge.verdict(self._series, end, num_period)
+        verdict = self._judge.verdict(self._series, end, num_period)
+        if self.slo.indicator.budget is None:
+            return verdict
+        # All of the period's money, not only that of the time that has passed.
+        counts = Counts(self.slo.indicator.budget, verdict.counts.bad)
+        left = budget_left_ratio(counts, self.slo.target)
+        return replace(verdict, counts=counts, sli=counts.sli, budget_left_ratio=left)
 
     def is_without_data(self, now_ns: int) -> bool | None:
         """Return whether there has been no event for longer than the SLO allows.

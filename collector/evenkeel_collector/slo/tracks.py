@@ -124,13 +124,17 @@ class Tracks:
             track for track in warm if _counts_answers(track) and not _counts_sessions(track)
         ]
         of_sessions = [track for track in warm if _counts_sessions(track)]
-        apart = {track.slo.name for track in (*of_answers, *of_sessions)}
+        of_costs = [track for track in warm if track.slo.indicator.budget is not None]
+        apart = {track.slo.name for track in (*of_answers, *of_sessions, *of_costs)}
         of_requests = [track for track in warm if track.slo.name not in apart]
         fresh += self._read_apart(of_requests, now_ns, reach.late_ns, reach.look_ns)
         fresh += self._read_apart(of_answers, now_ns, reach.answers_late_ns, reach.look_ns)
         # A session that goes on after it was judged is judged again, at another time.
         late_ns = SESSION_LATE_NS if reach.is_long else reach.answers_late_ns
         fresh += self._read_apart(of_sessions, now_ns, late_ns, reach.look_ns)
+        # By arrival: a cost belongs to the minute in which its request began.
+        late_ns = max(reach.late_ns, LONG_LATE_NS)
+        fresh += self._read_apart(of_costs, now_ns, late_ns, reach.look_ns)
         if not self._is_gone and reach.is_looked:
             self._recent.commit()
             if reach.is_long:

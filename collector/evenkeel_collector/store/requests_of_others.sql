@@ -37,7 +37,8 @@ WITH
     (text -> multiIf(isNull(toFloat64OrNull(text)), 'not_a_number',
         isFinite(toFloat64OrZero(text)), 'out_of_range', 'not_finite')) AS reason_of,
     ['max_tokens', 'input_tokens', 'output_tokens', 'cached_tokens', 'temperature', 'queue_s', 'prefill_s',
-        'decode_s', 'ttft_s', 'e2e_s', 'sample_weight'] AS names,
+        'decode_s', 'ttft_s', 'e2e_s', 'sample_weight', 'cache_write_tokens', 'reasoning_tokens', 'given_cost']
+        AS names,
     [
         multiIf(server != '', $max_tokens,
             first_of(['gen_ai.request.max_tokens', 'gen_ai.request.max_completion_tokens']) != '',
@@ -60,16 +61,22 @@ WITH
             is_clamped OR first_chunk < Timestamp, '',
             toString((toUnixTimestamp64Nano(first_chunk) - toUnixTimestamp64Nano(Timestamp)) / 1e9)),
         multiIf($e2e_s != '', in_seconds($e2e_s), is_clamped, '', toString(Duration / 1e9)),
-        SpanAttributes['evenkeel.sample_weight']
+        SpanAttributes['evenkeel.sample_weight'],
+        first_of(['gen_ai.usage.cache_creation.input_tokens', 'gen_ai.usage.cache_creation_input_tokens',
+            'llm.token_count.prompt_details.cache_write']),
+        first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
+            'llm.token_count.completion_details.reasoning']),
+        -- OpenInference; OpenLLMetry and LiteLLM.
+        first_of(['llm.cost.total', 'gen_ai.usage.cost'])
     ] AS texts,
     arrayMap((text, low, high, is_whole) -> if(toFloat64OrNull(text) BETWEEN low AND high
             AND toFloat64OrNull(text) = if(is_whole, floor(toFloat64OrNull(text)), toFloat64OrNull(text)),
             toFloat64OrNull(text), NULL),
         texts,
-        [0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 1.],
+        [0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 1., 0., 0., 0.],
         [4294967295., 100000000., 100000000., 100000000., 100., 1000000., 1000000., 1000000., 1000000.,
-            1000000., 1000000.],
-        [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0]) AS numbers,
+            1000000., 1000000., 100000000., 100000000., 1000000000.],
+        [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0]) AS numbers,
     arrayMap((name, text) -> (name, reason_of(text)),
         arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
         arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused,
@@ -115,6 +122,9 @@ SELECT
     accurateCastOrNull(numbers[2], 'UInt32') AS input_tokens,
     accurateCastOrNull(numbers[3], 'UInt32') AS output_tokens,
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
+    accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
+    accurateCastOrNull(numbers[13], 'UInt32') AS reasoning_tokens,
+    numbers[14] AS given_cost,
     numbers[6] AS queue_s,
     numbers[7] AS prefill_s,
     numbers[8] AS decode_s,

@@ -37,6 +37,13 @@ SELECT
     sumIf(weight, has_token AND isNotNull(requests.prefill_s)) AS num_prefill,
     sumIf(weight, has_token AND isNotNull(requests.decode_s)) AS num_decode,
     $good AS slo_good,
-    $bad AS slo_bad
+    $bad AS slo_bad,
+    sum(ifNull(weight * requests.cost, 0)) AS cost,
+    sumIf(ifNull(weight * requests.cost, 0), status = 'aborted') AS cancelled_cost,
+    sumIf(ifNull(weight * requests.cost, 0), status = 'error') AS failed_cost,
+    sumIf(weight, isNotNull(requests.cost)) AS num_priced,
+    $wasted AS wasted_cost,
+    $saved_prefix AS saved_prefix_cost,
+    $saved_drafts AS saved_drafts_cost
 FROM requests
 GROUP BY minute, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine

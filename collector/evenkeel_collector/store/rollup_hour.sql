@@ -30,6 +30,13 @@ SELECT
     sum(requests_1m.num_prefill) AS num_prefill,
     sum(requests_1m.num_decode) AS num_decode,
     sumMap(requests_1m.slo_good) AS slo_good,
-    sumMap(requests_1m.slo_bad) AS slo_bad
+    sumMap(requests_1m.slo_bad) AS slo_bad,
+    sum(requests_1m.cost) AS cost,
+    sum(requests_1m.cancelled_cost) AS cancelled_cost,
+    sum(requests_1m.failed_cost) AS failed_cost,
+    sum(requests_1m.num_priced) AS num_priced,
+    sum(requests_1m.wasted_cost) AS wasted_cost,
+    sum(requests_1m.saved_prefix_cost) AS saved_prefix_cost,
+    sum(requests_1m.saved_drafts_cost) AS saved_drafts_cost
 FROM requests_1m
 GROUP BY hour, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import StoreError, first_line
+from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
 from evenkeel_collector.store.judgement import (
@@ -49,7 +50,24 @@ DIGESTS = (
 )  # fmt: skip
 KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service, engine"
 EVENTS = "slo_good, slo_bad"
+COSTS = (
+    "cost", "cancelled_cost", "failed_cost", "num_priced", "wasted_cost", "saved_prefix_cost",
+    "saved_drafts_cost",
+)  # fmt: skip
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
+# A second of the engine costs what the request's own seconds cost. A request that was cancelled or
+# failed is wasted as a whole: see cancelled_cost and failed_cost.
+_PER_SECOND = "weight * requests.cost / nullIf(requests.engine_s, 0)"
+_ENGINE_COSTS = {
+    name: f"sumIf(ifNull({_PER_SECOND} * requests.{column}, 0), {condition})"
+    if column in REQUEST_FIELDS
+    else "0."
+    for name, column, condition in (
+        ("wasted", "engine_wasted_s", "status NOT IN ('aborted', 'error')"),
+        ("saved_prefix", "engine_saved_prefix_s", "1"),
+        ("saved_drafts", "engine_saved_drafts_s", "1"),
+    )
+}
 
 
 class InsertGate:
@@ -149,6 +167,33 @@ class Rollups:
             )  # fmt: skip
             return True
 
+    def recount_costs(self, condition: str) -> None:
+        """Make the rollups hold the costs of stored requests again, after these were changed.
+
+        Adds the difference for each key of a minute that still has requests: repeating it changes
+        nothing.
+
+        Args:
+            condition: Selects requests by `time`; it must cover whole minutes.
+
+        Raises:
+            StoreError: If the store is unreachable or refuses; repeat it.
+        """
+        of_requests = _minute_query([]).replace(
+            "FROM requests\n", f"FROM requests\nWHERE {condition}\n"
+        )
+        of_rollup = condition.replace("time", "toDateTime64(minute, 9, 'UTC')")
+        sums = ", ".join(f"sum(sign * each.{name}) AS {name}" for name in COSTS)
+        columns = f"{KEYS}, {', '.join(COSTS)}"
+        with self._lock, self._client() as client, self._gate.closed():
+            client.command(
+                f"INSERT INTO requests_1m ({columns}) SELECT {KEYS}, {sums} FROM (\n"
+                f"SELECT {columns}, 1 AS sign FROM (\n{of_requests})\nUNION ALL\n"
+                f"SELECT {columns}, -1 AS sign FROM requests_1m WHERE {of_rollup}\n) AS each "
+                f"GROUP BY {KEYS} HAVING max(sign) = 1 SETTINGS insert_deduplicate = 0",
+                settings={"max_query_size": MAX_QUERY_SIZE},
+            )
+
     def _set_views(self, client: Client, counted: Sequence[CountedSlo]) -> None:
         self._are_views_set = False
         name_views_back(client, self._render)
@@ -220,7 +265,7 @@ def _minute_query(parts: Sequence[Counted]) -> str:
             f" AS {column}"
             for column in DIGESTS
         ],
-        {"good": events.good, "bad": events.bad},
+        {"good": events.good, "bad": events.bad, **_ENGINE_COSTS},
     )
 
 

@@ -22,6 +22,7 @@ from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.held_requests import hold_client_requests
 from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.pricing import StoredPrices
 from evenkeel_collector.store.request_columns import add_columns
 from evenkeel_collector.store.rollups import InsertGate, Rollups
 from evenkeel_collector.store.sql import quote
@@ -63,6 +64,7 @@ class Storage:
         close: Closes the store itself; callers close their own clients.
         rollups: The rollups, up to date.
         gate: The gate that every insert of a segment passes.
+        prices: What new requests cost.
     """
 
     connect: Connect
@@ -71,6 +73,7 @@ class Storage:
     close: Callable[[], None]
     rollups: Rollups
     gate: InsertGate
+    prices: StoredPrices
 
 
 def open_embedded(folder: Path, log: Path | None = None) -> Storage:
@@ -117,7 +120,8 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
     except (ClickHouseError, OSError, StoreError) as error:
         reason = first_line(error, folder=path)
         raise ConfigurationError(f"cannot open the store in {path}: {reason}") from error
-    return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
+    prices = StoredPrices(connect)
+    return Storage(connect, path, insert_settings, anchor.close, rollups, gate, prices)
 
 
 def open_server(url: str, cluster: str | None = None, log: Path | None = None) -> Storage:
@@ -182,7 +186,8 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         shown = hide_password(url)
         reason = first_line(error).replace(url, shown)
         raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
-    return Storage(connect, None, insert_settings, lambda: None, rollups, gate)
+    prices = StoredPrices(connect) if schema is None else StoredPrices(connect, schema.render)
+    return Storage(connect, None, insert_settings, lambda: None, rollups, gate, prices)
 
 
 def insert_segment(

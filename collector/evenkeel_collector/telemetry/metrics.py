@@ -118,6 +118,11 @@ class SelfMetrics:
             "Invalid versions of the access file, which were not applied.",
             registry=self.registry,
         )
+        self.price_files_rejected = Counter(
+            "evenkeel_collector_price_files_rejected_total",
+            "Invalid versions of the price file, which were not applied.",
+            registry=self.registry,
+        )
 
     def _count_storing(self) -> None:
         """Declare the metrics of the log's way into the store."""

@@ -110,6 +110,14 @@ def _percent_digits(value: float) -> str:
     return _digits(value * 100, 2 if abs(value) < 0.01 else 3)
 
 
+def money(value: float | None, currency: str) -> str:
+    """Return an amount with its currency: 0.0042 USD, 4.2 USD, 4,213 USD, 1.2 M USD."""
+    if value is None or math.isnan(value):
+        return NO_DATA
+    amount = three_digits(value) if abs(value) < 9_999.5 else count(value).replace("-", "−")
+    return f"{amount} {currency}"
+
+
 def factor(value: float | None) -> str:
     """Return a burn rate or ratio: 14.4×, 1×."""
     if value is None or math.isnan(value):

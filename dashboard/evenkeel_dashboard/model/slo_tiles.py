@@ -93,6 +93,9 @@ def closest_burn(row: Row) -> tuple[float | None, float | None]:
 def objective_words(row: Row) -> str:
     """Return an SLO's objective in words, such as "99.5 % with TTFT ≤ 500 ms over 30d"."""
     objective = row["objective"]
+    if objective == "cost":
+        most = wording.number(row["total"])
+        return f"costs at most {most} over {format_duration(round(row['period_s']))}"
     measure = _EVENTS.get(objective) or f"with {_WORDS.get(objective, objective)}"
     limit = "" if row["threshold_s"] is None else f" ≤ {wording.seconds(row['threshold_s'])}"
     scale = float(row["scale"])

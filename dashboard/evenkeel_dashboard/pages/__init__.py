@@ -11,6 +11,7 @@ from evenkeel_dashboard.frame.missing import show_missing
 from evenkeel_dashboard.pages.alerts import page as alerts
 from evenkeel_dashboard.pages.cache import page as cache
 from evenkeel_dashboard.pages.compare import page as compare
+from evenkeel_dashboard.pages.cost import page as cost
 from evenkeel_dashboard.pages.engine import page as engine
 from evenkeel_dashboard.pages.evals import page as evals
 from evenkeel_dashboard.pages.explore import page as explore
@@ -47,6 +48,7 @@ PAGES = (
     Page("alerts", "Alerts", ":material/notifications:", alerts.show),
     Page("engine", "Engine", ":material/memory:", engine.show),
     Page("cache", "Cache", ":material/inventory_2:", cache.show),
+    Page("cost", "Cost", ":material/payments:", cost.show),
     Page("compare", "Compare", ":material/compare_arrows:", compare.show),
     Page("explore", "Explore", ":material/search:", explore.show),
     Page("evals", "Evals", ":material/rule:", evals.show),

@@ -37,10 +37,11 @@ _WRITTEN_METRICS = tuple(m for m in Metric if m not in (Metric.JOINT, Metric.COM
 class Objective:
     """An element of `objectives`; `threshold` is read with the indicator.
 
-    `is_strict`: only values below the threshold are good, not those equal to it.
+    `target` is None if none is written. `is_strict`: only values below the threshold are good, not
+    those equal to it.
     """
 
-    target: Fraction
+    target: Fraction | None
     threshold: Value | None
     slicing: Slicing | None
     is_strict: bool
@@ -89,10 +90,29 @@ def read_objective(element: Value, method: Method) -> Objective:
     return Objective(target, threshold, slicing, op == "lt", title)
 
 
-def _read_target(section: Section) -> Fraction:
+def check_target(element: Value, objective: Objective, indicator: Indicator) -> Fraction:
+    """Return the target of an objective; 0 for a budget in money, which has none.
+
+    Raises:
+        ConfigurationError: If it has none but needs one, or the other way round.
+    """
+    if indicator.metric is not Metric.COST:
+        return (
+            element.section().read("target", _fraction)
+            if objective.target is None
+            else (objective.target)
+        )
+    if objective.target is not None:
+        raise element.complaint("cost takes no target: value is what a period may cost")
+    if objective.slicing is not None:
+        raise element.complaint("cost has no time slices: use the budgetingMethod Occurrences")
+    return Fraction(0)
+
+
+def _read_target(section: Section) -> Fraction | None:
     percent = section.optional("targetPercent")
     if percent is None:
-        return section.read("target", _fraction)
+        return section.read_or("target", None, _fraction)
     target = percent.number("a percentage such as 99.5", lambda n: 0 < n < 100) / 100
     if section.read_or("target", target, _fraction) != target:
         raise percent.complaint("target and targetPercent differ; give one")
@@ -136,11 +156,14 @@ def read_indicator(
         metric = Metric.JOINT if single is None else single.choice(*_WRITTEN_METRICS)
         columns = _columns_of(metric)
         select, filters = read_selection(section.optional("select"), columns)
+        budget = _read_budget(metric, single, threshold, section)
         # A failed request's tokens were drafted and cached like any other.
         usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
         indicator = Indicator(
             metric,
-            None if single is None else _read_threshold(metric, single, threshold),
+            None
+            if single is None or budget is not None
+            else _read_threshold(metric, single, threshold),
             select,
             section.read_or("error", usual, Value.choice, *Treatment),
             section.read_or("aborted", usual, Value.choice, *Treatment),
@@ -151,6 +174,7 @@ def read_indicator(
             grouping=read_grouping(group_by, most, tuple(select)),
             most_turns=_read_turns(metric, single, threshold),
             silence_s=section.read_or("silence", SILENCE_S, Value.duration_s),
+            budget=budget,
         )
     if metric is Metric.EVAL_PASS and (filters or indicator.statuses or group_by):
         raise value.complaint(
@@ -214,6 +238,21 @@ def _read_turns(metric: Metric, at: Value | None, threshold: Value | None) -> in
     return _whole(threshold)
 
 
+def _read_budget(
+    metric: Metric, at: Value | None, threshold: Value | None, section: Section
+) -> float | None:
+    """Return what the requests of a period may cost; None if the metric is another."""
+    if metric is not Metric.COST or at is None:
+        return None
+    for name in ("error", "aborted", "shed", "httpStatus"):
+        treatment = section.optional(name)
+        if treatment is not None:
+            raise treatment.complaint(f"cost takes no {name}: every request with a cost counts")
+    if threshold is None:
+        raise at.complaint("cost needs objectives[0].value, what a period may cost")
+    return float(threshold.number("an amount such as 100", lambda n: 0 < n <= 10**12))
+
+
 def _seconds(value: Value) -> float:
     return float(value.number("seconds such as 0.5", lambda n: n > 0))
 
@@ -247,10 +286,12 @@ def _read_member(element: Value, others: Mapping[str, Indicator]) -> Member:
         if written is None:
             name = section.required("slo")
             found = others.get(name.text())
-            if found is None or found.members or threshold is not None:
+            if found is None or found.members or found.budget or threshold is not None:
                 raise name.error("the name of a plain SLO earlier in the file")
             return Member(replace(found, grouping=None), weight)
         indicator = read_indicator(written, threshold, {})
+        if indicator.budget is not None:
+            raise written.complaint("a composite counts requests; a budget in money is none")
         if indicator.grouping is not None:
             raise written.complaint("groupBy goes on the composite, not on a member")
         return Member(indicator, weight)

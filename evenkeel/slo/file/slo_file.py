@@ -18,7 +18,13 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity, WindowRule, default_rules
 from evenkeel.slo.budget_policy import read_budget_policy, read_labels
 from evenkeel.slo.file.document import Documents, no_documents, sorted_documents, why_foreign
-from evenkeel.slo.file.objective import Objective, read_indicator, read_objective, read_period
+from evenkeel.slo.file.objective import (
+    Objective,
+    check_target,
+    read_indicator,
+    read_objective,
+    read_period,
+)
 from evenkeel.slo.file.receiver import read_receivers
 from evenkeel.slo.file.routing import (
     read_inhibition,
@@ -189,8 +195,13 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
             indicator = replace(indicator, most_turns=indicator.most_turns - 1)
         if slo.name != name and objective.title is not None:
             slo = replace(slo, title=f"{draft.title}: {objective.title.text()}")
-        target = slo.target if exact is None else _exact(exact)
+        target = check_target(element, objective, indicator)
+        if exact is not None:
+            target = _exact(exact)
         slo = replace(slo, indicator=indicator, target=target)
+        if indicator.budget is not None:
+            # Any amount may be too much.
+            slo = replace(slo, min_bad=0)
         slos.append(
             _checked(slo if alerting is None else _with_alerting(slo, alerting), spec_value)
         )
@@ -251,7 +262,7 @@ def _each_objective(draft: Slo, spec: Value) -> Iterator[tuple[Slo, Value, Objec
         slo = replace(
             draft,
             name=draft.name if len(elements) == 1 else f"{draft.name}-{number}",
-            target=objective.target,
+            target=objective.target or Fraction(0),
             period_s=period.length_s,
             rules=default_rules(period.length_s),
             slicing=objective.slicing,
@@ -273,8 +284,13 @@ def _counted_elsewhere(name: str, spec: Value, scale: Fraction) -> tuple[Slo, ..
     """Return the objectives of an unevaluated SLO; none if they cannot be read."""
     try:
         return tuple(
-            _checked(replace(slo, title=slo.name), spec)
-            for slo, *_ in _each_objective(_draft(name, scale), spec)
+            _checked(
+                replace(
+                    slo, title=slo.name, target=check_target(element, objective, slo.indicator)
+                ),
+                spec,
+            )
+            for slo, element, objective in _each_objective(_draft(name, scale), spec)
         )
     except ConfigurationError:
         return ()
@@ -319,7 +335,9 @@ def _with_alerting(slo: Slo, value: Value) -> Slo:
             pending_s=section.read_or("for", Fraction(0), Value.duration_s),
             keep_firing_s=section.read_or("keepFiringFor", Fraction(0), Value.duration_s),
             min_bad=int(
-                section.read_or("minBad", 1, Value.number, whole, lambda n: n.denominator == 1 <= n)
+                section.read_or(
+                    "minBad", slo.min_bad, Value.number, whole, lambda n: n.denominator == 1 <= n
+                )
             ),
             confidence=section.read_or(
                 "confidence", None, Value.number, confident, lambda n: Fraction(1, 2) <= n < 1

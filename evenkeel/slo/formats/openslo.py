@@ -69,6 +69,8 @@ def slo_document(slo: Slo) -> dict[str, Any]:
     objective: dict[str, Any] = {"target": min(float(slo.target), nextafter(1.0, 0.0))}
     if slo.indicator.threshold is not None:
         objective |= {"op": "lte", "value": slo.indicator.threshold}
+    if slo.indicator.budget is not None:
+        objective = {"op": "lte", "value": slo.indicator.budget}
     method = Method.OCCURRENCES
     if slo.slicing is not None:
         method = slo.slicing.method
@@ -80,7 +82,7 @@ def slo_document(slo: Slo) -> dict[str, Any]:
     annotations[ALERTING_ANNOTATION] = json.dumps(_alerting(slo))
     if slo.budget_policy:
         annotations[BUDGET_ANNOTATION] = json.dumps([_step(step) for step in slo.budget_policy])
-    if Fraction(repr(objective["target"])) != slo.target:
+    if "target" in objective and Fraction(repr(objective["target"])) != slo.target:
         annotations[TARGET_ANNOTATION] = str(slo.target)
     spec = {
         "description": slo.kept.get("spec.description"),
@@ -118,7 +120,7 @@ def _alerting(slo: Slo) -> dict[str, Any]:
             }
             for rule in slo.rules
         ],
-        "minBad": slo.min_bad,
+        **({"minBad": slo.min_bad} if slo.min_bad else {}),
         "scale": exact_number(slo.scale),
     }
     if slo.pending_s:
@@ -161,6 +163,8 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
             ],
             **_grouping(indicator),
         }
+    if indicator.budget is not None:
+        return {**what, **_selection(indicator), **_grouping(indicator)}
     return {
         **what,
         **_selection(indicator),

@@ -21,7 +21,7 @@ from tests.fixtures.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
 # What is no metric of requests.
-OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE)
+OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COST, Metric.COMPOSITE)
 
 S = 10**9
 NOW = 1_795_168_800 * S

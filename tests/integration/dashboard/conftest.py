@@ -17,6 +17,7 @@ from tests.fixtures.dashboard_process import (
     CHROMIUM,
     CHROMIUM_ARGS,
     NUM_REQUESTS,
+    PRICES,
     SLOS,
     Platform,
     evenkeel,
@@ -35,8 +36,11 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     folder = tmp_path_factory.mktemp("collector")
     slo_file = folder / "slos.yaml"
     slo_file.write_text(SLOS, encoding="utf-8")
+    price_file = folder / "prices.toml"
+    price_file.write_text(PRICES, encoding="utf-8")
     ports = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
     collect = ("collect", "--json", "--data-dir", str(folder / "data"), *ports)
+    collect += ("--prices", str(price_file))
     # Filled before the evaluator starts, because a running evaluator does not look back.
     filling = evenkeel(*collect)
     addresses = read_addresses(filling)

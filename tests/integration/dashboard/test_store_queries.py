@@ -83,6 +83,10 @@ QUERIES: dict[str, dict[str, object]] = {
     "control_effect": {"model": "", "step_s": 10, "busy_s": [0], "switched_ms": 0},
     "engine_step_spread": {"model": ""},
     "wasted_tokens": {**SLICED, **NO_FILTER},
+    "cost_cohorts": {**NO_FILTER, "dimension": "tenant"},
+    "cost_series": {**NO_FILTER, "dimension": "tenant", "step_s": 60, "cohorts": ["acme"]},
+    "cost_models": NO_FILTER,
+    "compressed_tokens": {**SLICED, "model": "", "tenant": ""},
     "health_recovery": {},
     "request_canary": {"request_id": "none"},
     "compression_verdicts": {**SLICED, "model": "", "tenant": ""},
@@ -256,7 +260,7 @@ def test_every_query_that_the_dashboard_names_is_tested() -> None:
     for path in (ROOT / "dashboard").rglob("*.py"):
         named |= set(re.findall(r'"(\w+)\.sql"', path.read_text(encoding="utf-8")))
     elsewhere = {"slo_counts", "slo_session_counts", "slo_spent"}
-    assert len(PAGES) == 11
+    assert len(PAGES) == 12
     assert sorted(named - set(QUERIES) - elsewhere) == []
 
 

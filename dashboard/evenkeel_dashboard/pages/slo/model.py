@@ -312,6 +312,10 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
     if left is None:
         return StateSummary(level, f"{name} has no requests to judge in its period", look)
     counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"
+    if row.get("objective") == "cost":
+        spent, most = (wording.number(each) for each in (row["total"] - row["good"], row["total"]))
+        counts = f"{spent} of {most} spent"
+        look = "Its burn rate is spending over the even pace; the page Cost shows who spent it."
     if left < 0:
         headline = f"{name} has exhausted its error budget, {wording.factor(1 - left)} spent"
     else:

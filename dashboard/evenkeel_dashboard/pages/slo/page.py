@@ -131,6 +131,14 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         st.html(_session_link(slo, params))
         show_budget(slo, window, spans_ms)
         return
+    if slo.indicator.budget is not None:
+        params = {**params, **{n: v for n, v in slo.indicator.select.items() if n in FILTERS}}
+        st.html(
+            f'<div class="ek-remark">It is a budget of '
+            f"{wording.number(slo.indicator.budget)} in money: "
+            f"{markup.link('see who spent it', markup.page_link('cost', params))}.</div>"
+        )
+        return
     if spent is None:
         st.html(markup.remark("It judges time slices or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip

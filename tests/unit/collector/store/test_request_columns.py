@@ -39,6 +39,9 @@ OF_THE_STORE = {
     "source",
     "refused_numbers",
     # What other tracers' spans say of costs, and what the price file makes of it.
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "given_cost",
     "cost",
     "currency",
 }

@@ -1,0 +1,141 @@
+"""`evenkeel export costs`: charges of a range for showback and chargeback."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from evenkeel.errors import ConfigurationError, MissingPartError
+from evenkeel.prices.charges import PERIODS, charges, focus_row, plain_row
+from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel_collector.commands.slo_arguments import add_store_url
+
+if TYPE_CHECKING:
+    from evenkeel.prices.charges import Charge
+
+_HERE = Path(__file__).parent
+FORMATS = ("csv", "parquet", "focus")
+_MINUTE_NS = 60 * 10**9
+
+
+def add_costs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the parser."""
+    costs = verbs.add_parser("costs", help="write what each tenant is charged (docs/guide/cost.md)")
+    costs.add_argument(
+        "--from", dest="begin", required=True, metavar="TIME", help="such as 2026-11-01, UTC"
+    )
+    costs.add_argument("--to", dest="end", metavar="TIME", help="exclusive (default: now)")
+    costs.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="csv",
+        help="csv, parquet, or focus: CSV with FOCUS columns (default %(default)s)",
+    )
+    costs.add_argument(
+        "--per", choices=PERIODS, default="day", help="period of a row (default %(default)s)"
+    )
+    costs.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write (default: standard output)"
+    )
+    add_store_url(costs)
+    costs.add_argument("--json", action="store_true", help="print the sums as JSON; needs --out")
+    costs.set_defaults(run=run_costs)
+
+
+def run_costs(args: argparse.Namespace) -> int:
+    """Write the charges of a range."""
+    if args.out is None and (args.json or args.format == "parquet"):
+        flag = "--json" if args.json else "--format parquet"
+        raise ConfigurationError(f"{flag} needs --out FILE")
+    from_ns = _minute_ns(args.begin, "--from")
+    to_ns = time_ns() if args.end is None else _minute_ns(args.end, "--to")
+    if to_ns <= from_ns:
+        raise ConfigurationError(f"--to {args.end!r} is not after --from {args.begin!r}")
+    found = _read(args, from_ns, to_ns)
+    rows = [(focus_row if args.format == "focus" else plain_row)(each) for each in found]
+    _write(args, rows)
+    if args.out is not None:
+        _say(args, found, from_ns, to_ns)
+    return 0
+
+
+def _minute_ns(text: str, flag: str) -> int:
+    try:
+        at_ns = parse_time_ns(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{flag}: {error}") from error
+    if at_ns % _MINUTE_NS:
+        raise ConfigurationError(f"{flag} is {text!r}, expected a whole minute: costs are kept so")
+    return at_ns
+
+
+def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
+    from evenkeel.prices.engine_time import engine_times
+    from evenkeel.prices.stored import ENGINE_SECONDS, PRICES_IN_FORCE, prices_of
+    from evenkeel.store import Store
+
+    span = {"from_ms": from_ns // 10**6, "to_ms": to_ns // 10**6, "per": args.per}
+    store = Store(args.url)
+    try:
+        prices = prices_of(store.rows(PRICES_IN_FORCE))
+        rows = store.rows(_HERE / "export_costs.sql", span)
+        times = engine_times(store.rows(ENGINE_SECONDS, {**span, "model": ""}), prices)
+    finally:
+        store.close()
+    return charges(rows, times, prices, args.per)
+
+
+def _write(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+    try:
+        if args.format == "parquet":
+            _write_parquet(args.out, rows)
+            return
+        with contextlib.ExitStack() as stack:
+            out: io.TextIOBase | Any = sys.stdout
+            if args.out is not None:
+                out = stack.enter_context(args.out.open("w", encoding="utf-8", newline=""))
+            names = list(rows[0]) if rows else []
+            writer = csv.DictWriter(out, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {args.out} (--out): {error.strerror}") from error
+
+
+def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            "--format parquet needs the module 'pyarrow'; install it with: pip install pyarrow"
+        ) from error
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
+
+
+def _say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns: int) -> None:
+    billed = {kind: sum(each.billed for each in found if each.kind == kind) for kind in
+              ("usage", "engine")}  # fmt: skip
+    num_requests = sum(each.num_requests for each in found)
+    num_priced = sum(each.num_priced for each in found)
+    currency = found[0].currency if found else ""
+    if args.json:
+        print(json.dumps({
+            "rows": len(found), "currency": currency, "usage_cost": billed["usage"],
+            "engine_cost": billed["engine"], "num_requests": num_requests,
+            "num_priced": num_priced, "from": rfc3339(from_ns), "to": rfc3339(to_ns),
+        }))  # fmt: skip
+        return
+    print(
+        f"{len(found)} rows to {args.out}: requests {billed['usage']:.6g} {currency}, other engine "
+        f"time {billed['engine']:.6g} {currency}; {num_requests - num_priced:.0f} of "
+        f"{num_requests:.0f} requests have no cost"
+    )

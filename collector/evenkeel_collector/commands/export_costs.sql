@@ -1,0 +1,22 @@
+-- What is charged, by period and cohort, from the rollups: the sums of the page Cost.
+SELECT
+    multiIf(
+        {per:String} = 'hour', toStartOfHour(r.minute),
+        {per:String} = 'month', toDateTime(toStartOfMonth(r.minute), 'UTC'),
+        toStartOfDay(r.minute)) AS period,
+    toString(model) AS model,
+    toString(tenant) AS tenant,
+    toString(slo_class) AS slo_class,
+    toString(route) AS route,
+    toString(prompt_name) AS prompt_name,
+    toString(prompt_version) AS prompt_version,
+    toString(service) AS service,
+    sum(r.cost) AS cost,
+    sum(r.num_requests) AS num_requests,
+    sum(r.num_priced) AS num_priced,
+    ifNull(sum(r.input_tokens), 0) AS input_tokens,
+    ifNull(sum(r.cached_tokens), 0) AS cached_tokens,
+    ifNull(sum(r.output_tokens), 0) AS output_tokens
+FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = 3600) AS r
+GROUP BY period, model, tenant, slo_class, route, prompt_name, prompt_version, service
+ORDER BY period, model, tenant, slo_class, route, prompt_name, prompt_version, service

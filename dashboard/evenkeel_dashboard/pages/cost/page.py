@@ -1,0 +1,239 @@
+"""What does it cost, who pays for it, and what of it is wasted?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from html import escape
+
+import streamlit as st
+
+from evenkeel.prices.engine_time import ENGINE_KINDS, EngineTime, engine_times
+from evenkeel.prices.price_file import PriceFile
+from evenkeel.prices.stored import prices_of
+from evenkeel.times import to_datetime
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.figures import Line, Scale, stacked_bars
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.frame.fields import pick
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import FILTERS, Selection
+from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.pages.cost.data import CostData, cost_later
+from evenkeel_dashboard.pages.cost.model import (
+    DIMENSIONS,
+    NONE,
+    CohortCost,
+    biggest_changes,
+    by_kind,
+    cost_tiles,
+    savings_of,
+    total_of,
+    unpriced,
+    unpriced_words,
+    wasted_by_cause,
+)
+
+MAX_COHORTS = 40
+_LOOK_FOR = (
+    "Look for who the bill grew with, then at what it paid for nothing: cancelled and failed "
+    "answers cost as much as good ones. Click a name to see its part of the bill."
+)
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
+    dimension = pick("by", "by", DIMENSIONS, 170)
+    refreshing(partial(_body, selection, dimension), selection.refresh_s())
+
+
+def _body(selection: Selection, dimension: str) -> None:
+    data = cost_later(selection, selection.window(now_ms()), dimension)()
+    prices, total = prices_of(data.prices), total_of(data.cohorts)
+    st.html(
+        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · '
+        f"from the rollups, in whole minutes · {escape(_price_words(data, prices))}</div>"
+    )
+    if not total.num_requests and not total.before:
+        st.html(
+            markup.hint("No requests in this range", "Choose a longer range, or clear filters.")
+        )
+        return
+    if not total.num_priced and not prices.model and not prices.engine:
+        st.html(
+            markup.hint(
+                "No prices: pass --prices FILE",
+                f"{wording.count(total.num_requests)} requests in this range have no cost, because "
+                "no price of their models is known and no sender states a cost. Write a price "
+                "file (docs/guide/cost.md), and start the collector with it; requests that come "
+                "afterwards have a cost. For those before: evenkeel prices reprice.",
+                "evenkeel collect --prices prices.toml",
+            )
+        )
+        return
+    at = to_datetime((data.window.to_ms - 1) * 10**6)
+    times = by_kind(engine_times(data.engines, prices, at))
+    waste = wasted_by_cause(data.models)
+    saved = savings_of(data.models, data.compressed, prices)
+    tiles = cost_tiles(total, waste, saved, times, prices.currency)
+    before = f"the {wording.span_of(data.window.duration_s)} before"
+    st.html(markup.number_tiles(tiles, before))
+    if words := unpriced_words(unpriced(data.models, prices), total.num_requests):
+        st.html(f'<div class="ek-remark" data-unpriced>{escape(words)}</div>')
+    _show_bill(data, dimension, prices.currency)
+    _show_cohorts(data.cohorts, selection, dimension, prices.currency)
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        _show_changes(data.cohorts, selection, dimension, prices.currency, before)
+    with right:
+        _show_parts("Wasted", "paid for, and used by nobody", waste, prices.currency, total.cost)
+        _show_parts("Saved", "would have come on top", saved.by_cause, prices.currency, total.cost)
+        _show_engines(times, prices.currency)
+
+
+def _price_words(data: CostData, prices: PriceFile) -> str:
+    if not data.prices:
+        return "no price file in force; costs as senders state them"
+    num = len(prices.model) + len(prices.engine)
+    since = wording.moment_ms(int(data.prices[0]["since_ms"]))
+    words = f"{num} price{'' if num == 1 else 's'}" if num else "prices"
+    return f"{words} in force since {since}"
+
+
+def _show_bill(data: CostData, dimension: str, currency: str) -> None:
+    palette = colours()
+    series = [
+        Line(name, name, palette.categories[place % len(palette.categories)])
+        for place, name in enumerate(data.drawn)
+    ]
+    figure = stacked_bars(data.series, series, Scale("", 1.0), data.window)
+    step = wording.span_of(data.window.step_s)
+    zoomable(
+        figure, "bill", f"Bill by {DIMENSIONS[dimension]}", f"{currency} per {step}; drag to zoom"
+    )
+
+
+def _links(selection: Selection, dimension: str, name: str) -> tuple[str, str]:
+    """Return the links of a cohort: its part of the bill, and its requests; "" for none."""
+    if dimension not in FILTERS or name == NONE:
+        return "", ""
+    params = selection.filtered(dimension, name).to_params()
+    cost = markup.page_link("cost", {**params, "by": dimension if dimension == "tenant" else ""})
+    return cost, markup.page_link("explore", params)
+
+
+def _show_cohorts(
+    cohorts: Sequence[CohortCost], selection: Selection, dimension: str, currency: str
+) -> None:
+    total = total_of(cohorts)
+    with st.container(border=True, key="card-cost-cohorts"):
+        by = DIMENSIONS[dimension]
+        present = [each for each in cohorts if each.num_requests]
+        shown = present[:MAX_COHORTS]
+        more = f"; {len(shown)} of {len(present)}" if len(present) > len(shown) else ""
+        st.html(
+            f'<div class="ek-title">By {by}<small>dearest first{more}; click a name to filter, '
+            "a number of requests to list them</small></div>"
+        )
+        rows = []
+        for each in shown:
+            of_cost, of_requests = _links(selection, dimension, each.name)
+            share = each.cost / total.cost if total.cost else None
+            rows.append(
+                [
+                    Cell(each.name, href=of_cost),
+                    _money(each.cost, currency),
+                    Cell(wording.percent(share), is_number=True),
+                    Cell(wording.change(each.cost, each.before) or "", is_number=True),
+                    Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
+                    _money(each.per_request, currency),
+                    _money(each.per_1k_tokens, currency),
+                    _money(each.wasted, currency),
+                    Cell(wording.count(each.num_requests - each.num_priced), is_number=True),
+                ]
+            )
+        headers = (
+            by, "cost", "share", "change", "requests", "per request", "per 1k tokens", "wasted",
+            "without cost",
+        )  # fmt: skip
+        st.html(markup.table(headers, rows, f"Cost by {by}"))
+
+
+def _show_changes(
+    cohorts: Sequence[CohortCost],
+    selection: Selection,
+    dimension: str,
+    currency: str,
+    before: str,
+) -> None:
+    with st.container(border=True, key="card-cost-changes"):
+        st.html(
+            f'<div class="ek-title">Biggest changes<small>against {escape(before)}</small></div>'
+        )
+        changes = biggest_changes(cohorts)
+        if not changes:
+            st.caption("No cost changed.")
+            return
+        largest = abs(changes[0].change)
+        rows = []
+        for each in changes:
+            words = f"{'+' if each.change > 0 else ''}{wording.money(each.change, currency)}"
+            level = "bad" if each.change > 0 else "good"
+            rows.append(
+                [
+                    Cell(each.name, href=_links(selection, dimension, each.name)[0]),
+                    _money(each.before, currency),
+                    _money(each.cost, currency),
+                    Cell(words, is_number=True, sorts_as=each.change),
+                    Cell(html=markup.signed_bar(each.change, largest, words, level)),
+                ]
+            )
+        headers = (DIMENSIONS[dimension], "before", "now", "change", "")
+        st.html(markup.table(headers, rows, "Biggest changes"))
+
+
+def _show_parts(
+    title: str, meaning: str, parts: Mapping[str, float], currency: str, bill: float
+) -> None:
+    with st.container(border=True, key=f"card-cost-{title.lower()}"):
+        st.html(f'<div class="ek-title">{title}<small>{meaning}</small></div>')
+        if not parts:
+            st.caption("Nothing in this range.")
+            return
+        rows = [
+            [
+                Cell(name),
+                _money(value, currency),
+                Cell(wording.percent(value / bill if bill else None), is_number=True),
+            ]
+            for name, value in parts.items()
+        ]
+        st.html(markup.table(("what", "cost", "of the bill"), rows, title))
+
+
+def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
+    """Draw one's own engines' time; nothing if none reports it."""
+    if not times:
+        return
+    total = sum(each.spent_s for each in times)
+    with st.container(border=True, key="card-cost-engine"):
+        st.html(
+            '<div class="ek-title">Own engines<small>all of their time, and what it costs</small>'
+            "</div>"
+        )
+        rows = [
+            [
+                Cell(ENGINE_KINDS.get(each.kind, each.kind)),
+                Cell(wording.seconds(each.spent_s), is_number=True, sorts_as=each.spent_s),
+                Cell(wording.percent(each.spent_s / total if total else None), is_number=True),
+                _money(each.cost, currency),
+            ]
+            for each in times
+        ]
+        st.html(markup.table(("engine time", "time", "share", "cost"), rows, "Engine time"))
+
+
+def _money(value: float | None, currency: str) -> Cell:
+    return Cell(wording.money(value, currency), is_number=True, sorts_as=value)

@@ -1,0 +1,1 @@
+"""The price file: what tokens and engines cost, when, and by which source."""

@@ -1,0 +1,233 @@
+"""Charges for showback and chargeback: one row per period and cohort, also with FOCUS's columns.
+
+FOCUS is the FinOps Open Cost and Usage Specification (focus.finops.org); the columns are those of
+version 1.2 that every row must have, those that describe usage, and our own with its prefix `x_`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel.prices.engine_time import CHARGED, ENGINE_KINDS, EngineTime
+from evenkeel.prices.price_file import IdleShare, PriceFile
+
+USAGE, OVERHEAD = "usage", "engine"
+PERIODS = ("hour", "day", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one cohort is charged for a period.
+
+    Attributes:
+        kind: usage, or engine: engine time that no request is charged with.
+        begin: Begin of the period; `end` is exclusive.
+        tenant: Who pays; "" if unknown. The other keys likewise.
+        billed: The cost.
+        effective: The cost with its part of the engine time that is spread over requests.
+        currency: Of both.
+        num_requests: Requests, with and without a price.
+        num_priced: Those with a price.
+        engine_s: Seconds, if it is engine time.
+        what: Engine time's kind, in words.
+    """
+
+    kind: str
+    begin: dt.datetime
+    end: dt.datetime
+    tenant: str
+    model: str
+    prompt_name: str
+    prompt_version: str
+    route: str
+    service: str
+    slo_class: str
+    billed: float
+    effective: float
+    currency: str
+    num_requests: float = 0.0
+    num_priced: float = 0.0
+    input_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    output_tokens: float = 0.0
+    engine_s: float | None = None
+    what: str = ""
+
+
+def charges(
+    rows: Sequence[Mapping[str, Any]], times: Sequence[EngineTime], prices: PriceFile, per: str
+) -> list[Charge]:
+    """Return the charges of a range.
+
+    Args:
+        rows: Rows of the query `export_costs`.
+        times: The engines' time by the same periods.
+        prices: The prices in force.
+        per: hour, day or month.
+    """
+    extra = [each for each in times if each.kind != CHARGED and each.cost]
+    spread = _spread(rows, extra)
+    found = [
+        Charge(
+            USAGE,
+            row["period"].replace(tzinfo=dt.UTC),
+            _end(row["period"].replace(tzinfo=dt.UTC), per),
+            row["tenant"], row["model"], row["prompt_name"], row["prompt_version"], row["route"],
+            row["service"], row["slo_class"],
+            billed=float(row["cost"]),
+            effective=float(row["cost"]) * (1 + spread[row["period"], row["model"]]),
+            currency=prices.currency,
+            num_requests=float(row["num_requests"]),
+            num_priced=float(row["num_priced"]),
+            input_tokens=float(row["input_tokens"]),
+            cached_tokens=float(row["cached_tokens"]),
+            output_tokens=float(row["output_tokens"]),
+        )
+        for row in rows
+    ]  # fmt: skip
+    paid = {(row["period"], row["model"]) for row in rows if float(row["cost"])}
+    for each in extra:
+        cost = each.cost or 0.0
+        is_spread = _is_spread(each) and any(_is_of(each, *key) for key in paid)
+        found.append(
+            Charge(
+                OVERHEAD, each.period, _end(each.period, per), "", each.model, "", "", "", "", "",
+                billed=cost,
+                effective=0.0 if is_spread else cost,
+                currency=prices.currency,
+                engine_s=each.spent_s,
+                what=ENGINE_KINDS.get(each.kind, each.kind),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _spread(
+    rows: Sequence[Mapping[str, Any]], extra: Sequence[EngineTime]
+) -> Mapping[tuple[Any, str], float]:
+    """Return by period and model what comes on top of a request's cost, as a share of it."""
+    total: dict[tuple[Any, str], float] = defaultdict(float)
+    for row in rows:
+        total[row["period"], row["model"]] += float(row["cost"])
+    share: dict[tuple[Any, str], float] = defaultdict(float)
+    for each in extra:
+        if not _is_spread(each):
+            continue
+        payers = [key for key, cost in total.items() if cost and _is_of(each, *key)]
+        paid = sum(total[key] for key in payers)
+        for key in payers:
+            share[key] += (each.cost or 0.0) / paid
+    return share
+
+
+def _is_spread(each: EngineTime) -> bool:
+    return each.price is not None and each.price.idle is IdleShare.SPREAD
+
+
+def _is_of(each: EngineTime, period: dt.datetime, model: str) -> bool:
+    is_then = period.replace(tzinfo=dt.UTC) == each.period
+    return is_then and each.price is not None and each.price.matches(model)
+
+
+def _end(begin: dt.datetime, per: str) -> dt.datetime:
+    if per == "month":
+        return _next_month(begin)
+    return begin + dt.timedelta(**{f"{per}s": 1})
+
+
+def _next_month(begin: dt.datetime) -> dt.datetime:
+    return dt.datetime(begin.year + begin.month // 12, begin.month % 12 + 1, 1, tzinfo=dt.UTC)
+
+
+def plain_row(charge: Charge) -> dict[str, object]:
+    """Return a charge under our own names, for CSV and Parquet."""
+    return {
+        "kind": charge.kind,
+        "begin": _text(charge.begin),
+        "end": _text(charge.end),
+        "tenant": charge.tenant,
+        "model": charge.model,
+        "prompt_name": charge.prompt_name,
+        "prompt_version": charge.prompt_version,
+        "route": charge.route,
+        "service": charge.service,
+        "slo_class": charge.slo_class,
+        "billed_cost": charge.billed,
+        "effective_cost": charge.effective,
+        "currency": charge.currency,
+        "num_requests": charge.num_requests,
+        "num_priced": charge.num_priced,
+        "input_tokens": charge.input_tokens,
+        "cached_tokens": charge.cached_tokens,
+        "output_tokens": charge.output_tokens,
+        "engine_s": charge.engine_s,
+        "what": charge.what,
+    }
+
+
+def focus_row(charge: Charge) -> dict[str, object]:
+    """Return a charge with FOCUS's columns, in their order."""
+    month = charge.begin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    tags = {
+        "tenant": charge.tenant,
+        "prompt_name": charge.prompt_name,
+        "prompt_version": charge.prompt_version,
+        "route": charge.route,
+        "slo_class": charge.slo_class,
+    }
+    is_usage = charge.kind == USAGE
+    quantity = charge.input_tokens + charge.output_tokens if is_usage else charge.engine_s
+    unit = "Tokens" if is_usage else "Seconds"
+    what = f"Tokens of {charge.model}" if is_usage else f"Engine time: {charge.what}"
+    service = charge.service or "LLM serving"
+    return {
+        "BilledCost": charge.billed,
+        "BillingAccountId": "evenkeel",
+        "BillingAccountName": "evenkeel",
+        "BillingCurrency": charge.currency,
+        "BillingPeriodEnd": _text(_next_month(month)),
+        "BillingPeriodStart": _text(month),
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": what,
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": _text(charge.end),
+        "ChargePeriodStart": _text(charge.begin),
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": unit,
+        "ContractedCost": charge.billed,
+        "EffectiveCost": charge.effective,
+        "InvoiceIssuerName": "evenkeel",
+        "ListCost": charge.billed,
+        "PricingCategory": "Standard",
+        "PricingQuantity": quantity,
+        "PricingUnit": unit,
+        "ProviderName": "evenkeel",
+        "PublisherName": "evenkeel",
+        "RegionId": None,
+        "RegionName": None,
+        "ResourceId": charge.model or None,
+        "ResourceName": charge.model or None,
+        "ResourceType": "Model",
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceName": service,
+        "SkuId": charge.model or None,
+        "SkuPriceId": None,
+        "SubAccountId": charge.tenant or None,
+        "SubAccountName": charge.tenant or None,
+        "Tags": json.dumps({name: value for name, value in tags.items() if value}),
+        "x_CachedTokens": charge.cached_tokens,
+        "x_InputTokens": charge.input_tokens,
+        "x_NumPriced": charge.num_priced,
+        "x_NumRequests": charge.num_requests,
+        "x_OutputTokens": charge.output_tokens,
+    }
+
+
+def _text(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,236 @@
+"""Reads the price file `prices.toml`; an error names the file, the line and the key."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import line_of, read_toml_file
+
+# Prices are finite and at least 0: free is a price, missing is none.
+Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+DEFAULT_CURRENCY = "USD"
+
+
+class IdleShare(StrEnum):
+    """Who pays for the time in which one's own engine computes nothing.
+
+    Attributes:
+        APART: Nobody: it is a line of its own in the bill.
+        SPREAD: Every request, in proportion to its cost.
+    """
+
+    APART = "apart"
+    SPREAD = "spread"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class _Sourced(_Table):
+    """Where a price was read, and when.
+
+    Attributes:
+        source: An address, or any text that names a document.
+        read: The day on which somebody read it there.
+    """
+
+    source: str = Field(min_length=1, max_length=2000)
+    read: dt.date
+
+
+class ExchangeRate(_Sourced):
+    """What one unit of another currency costs in the file's currency."""
+
+    rate: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+
+
+class _Price(_Sourced):
+    """A price for the requests of some models during some time.
+
+    Attributes:
+        name: The requested model's exact name, or a glob with `*` and `?`.
+        currency: The file's currency if None.
+        valid_from: First day or moment, UTC; None: always before `valid_until`.
+        valid_until: First day or moment, UTC, at which it is no longer valid; None: no end.
+    """
+
+    name: str = Field(min_length=1, max_length=300)
+    currency: CurrencyCode | None = None
+    valid_from: dt.datetime | None = Field(None, alias="from")
+    valid_until: dt.datetime | None = Field(None, alias="until")
+
+    @field_validator("valid_from", "valid_until", mode="before")
+    @classmethod
+    def _to_utc(cls, value: object) -> object:
+        if value is None:
+            return None
+        if isinstance(value, dt.datetime):
+            return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        if isinstance(value, dt.date):
+            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+        raise ValueError("expected a date such as 2026-01-31, without quotes")
+
+    @field_validator("valid_until")
+    @classmethod
+    def _check_order(cls, value: dt.datetime | None, info: ValidationInfo) -> dt.datetime | None:
+        begin = info.data.get("valid_from")
+        if value is not None and begin is not None and value <= begin:
+            raise ValueError("it is not after 'from'")
+        return value
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether the name is a pattern."""
+        return "*" in self.name or "?" in self.name
+
+    def matches(self, model: str) -> bool:
+        """Return whether the price is one of this model's."""
+        # Brackets are no pattern: names of models may contain them.
+        return (
+            fnmatchcase(model, self.name.replace("[", "[[]"))
+            if self.is_glob
+            else (model == self.name)
+        )
+
+    def is_valid_at(self, at: dt.datetime) -> bool:
+        """Return whether the price is valid at a moment."""
+        return (self.valid_from is None or at >= self.valid_from) and (
+            self.valid_until is None or at < self.valid_until
+        )
+
+
+class ModelPrice(_Price):
+    """What a million tokens of a hosted model cost; a kind without a price is None.
+
+    Attributes:
+        input: Input tokens that were not cached.
+        cached_input: Input tokens read from the provider's cache.
+        cache_write: Input tokens written to the provider's cache.
+        output: Output tokens.
+        reasoning: Output tokens spent on reasoning; None: they cost what other output costs.
+    """
+
+    input: Amount | None = None
+    cached_input: Amount | None = None
+    cache_write: Amount | None = None
+    output: Amount | None = None
+    reasoning: Amount | None = None
+
+    @model_validator(mode="after")
+    def _check_any(self) -> ModelPrice:
+        if self.input is None and self.output is None:
+            raise ValueError("it has no price: give 'input' and 'output', per million tokens")
+        return self
+
+
+class EnginePrice(_Price):
+    """What one's own engine costs per hour.
+
+    Attributes:
+        engine_hour: An hour of the whole engine; or `gpu_hour`, not both.
+        gpu_hour: An hour of one GPU.
+        gpus: GPUs per engine; None: as each request reports (tensor times pipeline parallel).
+        watts: Mean power draw, of the engine or of one GPU, whichever has the price.
+        kwh: A kilowatt-hour.
+        idle: Who pays for idle time.
+    """
+
+    engine_hour: Amount | None = None
+    gpu_hour: Amount | None = None
+    gpus: int | None = Field(None, ge=1, le=100_000)
+    watts: Amount | None = None
+    kwh: Amount | None = None
+    idle: IdleShare = IdleShare.APART
+
+    @model_validator(mode="after")
+    def _check_price(self) -> EnginePrice:
+        if (self.engine_hour is None) == (self.gpu_hour is None):
+            raise ValueError("give either 'engine_hour' or 'gpu_hour'")
+        if self.gpus is not None and self.gpu_hour is None:
+            raise ValueError("'gpus' needs 'gpu_hour'")
+        if (self.watts is None) != (self.kwh is None):
+            raise ValueError("energy needs both 'watts' and 'kwh'")
+        return self
+
+    @property
+    def hour(self) -> float:
+        """An hour of the engine, or of one GPU, energy included."""
+        rent = self.engine_hour if self.engine_hour is not None else self.gpu_hour
+        return (rent or 0.0) + (self.watts or 0.0) / 1000 * (self.kwh or 0.0)
+
+
+class PriceFile(_Table):
+    """The content of a price file.
+
+    Attributes:
+        currency: The currency of the bill: every cost is in it.
+        exchange: Other currencies in which prices are stated.
+        model: Prices of hosted models.
+        engine: Prices of one's own engines.
+    """
+
+    currency: CurrencyCode = DEFAULT_CURRENCY
+    exchange: Mapping[CurrencyCode, ExchangeRate] = Field(default_factory=dict)
+    model: tuple[ModelPrice, ...] = ()
+    engine: tuple[EnginePrice, ...] = ()
+
+    def rate(self, currency: str | None) -> float | None:
+        """Return what a unit of a currency costs in the bill's; None if the file does not say."""
+        if currency is None or currency == self.currency:
+            return 1.0
+        found = self.exchange.get(currency)
+        return found.rate if found else None
+
+
+def read_price_file(path: Path, flag: str = "") -> PriceFile:
+    """Return the content of a price file.
+
+    Args:
+        path: The file.
+        flag: The flag that names the file, for messages.
+
+    Raises:
+        ConfigurationError: If it cannot be read, a key is unknown, missing or wrong, two prices of
+            one name are valid at the same time, or a currency has no exchange rate.
+    """
+    file = read_toml_file(path, PriceFile, flag)
+    for kind, prices in (("model", file.model), ("engine", file.engine)):
+        problem = _problem(file, prices)
+        if problem is not None:
+            index, text = problem
+            line = line_of(path.read_text(encoding="utf-8"), (kind, index))
+            raise ConfigurationError(f"{path}:{line}{f' ({flag})' if flag else ''}: {text}")
+    return file
+
+
+def _problem(file: PriceFile, prices: Sequence[_Price]) -> tuple[int, str] | None:
+    for index, price in enumerate(prices):
+        if file.rate(price.currency) is None:
+            return index, (
+                f"the price of {price.name!r} is in {price.currency}, the bill in {file.currency}; "
+                f"add [exchange.{price.currency}] with rate, source and read"
+            )
+        for other in prices[:index]:
+            if other.name == price.name and _overlap(other, price):
+                return index, (
+                    f"two prices of {price.name!r} are valid at the same time; "
+                    "end the earlier one with 'until'"
+                )
+    return None
+
+
+def _overlap(one: _Price, two: _Price) -> bool:
+    def begins_before_end(a: _Price, b: _Price) -> bool:
+        return a.valid_from is None or b.valid_until is None or a.valid_from < b.valid_until
+
+    return begins_before_end(one, two) and begins_before_end(two, one)

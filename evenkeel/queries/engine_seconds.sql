@@ -1,0 +1,31 @@
+-- Seconds of engines by what they were spent on and by period (hour, day, month, or '' for the whole range),
+-- from the counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
+-- before the range is read for the first difference.
+SELECT
+    multiIf(
+        {per:String} = 'hour', toStartOfHour(time),
+        {per:String} = 'day', toStartOfDay(time),
+        {per:String} = 'month', toDateTime(toStartOfMonth(time), 'UTC'),
+        toDateTime(0, 'UTC')) AS period,
+    kind,
+    model,
+    sum(if(isNull(before), 0, if(value >= before, value - before, value))) AS spent_s
+FROM
+(
+    SELECT
+        toDateTime(engine_state.time, 'UTC') AS time,
+        attributes['kind'] AS kind,
+        model,
+        value,
+        lagInFrame(toNullable(value)) OVER (
+            PARTITION BY service, instance, attributes ORDER BY engine_state.time) AS before
+    FROM engine_state
+    WHERE name = 'evenkeel_engine_seconds_total'
+        AND engine_state.time >= fromUnixTimestamp64Milli({from_ms:Int64} - 600000, 'UTC')
+        AND engine_state.time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+        AND ({model:String} = '' OR model IN ('', {model:String}))
+        AND isNotNull(value)
+)
+WHERE time >= toDateTime(intDiv({from_ms:Int64}, 1000), 'UTC')
+GROUP BY period, kind, model
+ORDER BY period, kind, model

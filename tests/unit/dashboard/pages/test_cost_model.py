@@ -1,0 +1,130 @@
+"""The cost page's numbers: cohorts, waste, savings, and what has no price."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from evenkeel.prices.engine_time import engine_times
+from evenkeel.prices.stored import prices_of
+from evenkeel_dashboard.pages.cost.model import (
+    NONE,
+    Savings,
+    biggest_changes,
+    by_kind,
+    cohort_costs,
+    cost_tiles,
+    idle_of,
+    savings_of,
+    total_of,
+    unpriced,
+    unpriced_words,
+    wasted_by_cause,
+)
+
+DAY_MS = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp() * 1000)
+READ = {"source": "list", "read": dt.date(2026, 11, 20), "valid_from": None, "valid_until": None}
+NO_RATES = dict.fromkeys(("input", "cached_input", "cache_write", "output", "reasoning"))
+HOSTED = {
+    **READ, **NO_RATES, "kind": "model", "name": "big", "currency": "EUR", "input": 2.0,
+    "cached_input": 0.5, "output": 8.0, "hour": None, "devices": None, "idle": "",
+}  # fmt: skip
+OWN = {
+    **READ, **NO_RATES, "kind": "engine", "name": "own", "currency": "EUR", "hour": 3600.0,
+    "devices": 1, "idle": "apart",
+}  # fmt: skip
+PRICES = prices_of([HOSTED, OWN])
+
+
+def cohort_row(cohort: str, cost: float, is_now: int = 1, **more: float) -> dict[str, Any]:
+    usual = {"num_requests": 10, "num_priced": 10, "num_shed": 0, "tokens": 1000, "wasted_cost": 0}
+    return {"is_now": is_now, "cohort": cohort, "cost": cost, **usual, **more}
+
+
+def model_row(model: str, **more: float) -> dict[str, Any]:
+    usual = dict.fromkeys(
+        ("num_requests", "num_priced", "num_shed", "cost", "cancelled_cost", "failed_cost",
+         "wasted_cost", "saved_prefix_cost", "saved_drafts_cost", "cached_tokens", "tokens"), 0.0
+    )  # fmt: skip
+    return {"model": model, "day_ms": DAY_MS, **usual, **more}
+
+
+def test_cohorts_are_compared_with_the_range_before() -> None:
+    rows = [
+        cohort_row("acme", 3.0), cohort_row("", 5.0, num_priced=5, num_shed=5),
+        cohort_row("acme", 1.0, is_now=0), cohort_row("gone", 2.0, is_now=0),
+    ]  # fmt: skip
+    cohorts = cohort_costs(rows)
+
+    assert [(each.name, each.cost, each.before) for each in cohorts] == [
+        (NONE, 5.0, 0.0), ("acme", 3.0, 1.0), ("gone", 0.0, 2.0),
+    ]  # fmt: skip
+    assert cohorts[0].per_request == 1.0
+    assert cohorts[0].per_1k_tokens == 5.0
+    assert [each.name for each in biggest_changes(cohorts)] == [NONE, "acme", "gone"]
+    total = total_of(cohorts)
+    assert (total.cost, total.before, total.num_priced) == (8.0, 3.0, 15)
+
+
+def test_tokens_have_no_price_while_requests_have_none() -> None:
+    (row,) = cohort_costs([cohort_row("a", 1.0, num_priced=5)])
+    assert row.per_1k_tokens is None
+
+
+def test_cached_tokens_save_the_difference_of_the_prices() -> None:
+    rows = [
+        model_row("big", cached_tokens=1e6),
+        model_row("own", saved_prefix_cost=0.25, saved_drafts_cost=0.5, cached_tokens=1e6),
+        model_row("unknown", cached_tokens=1e6),
+    ]
+    saved = savings_of(rows, [{"model": "big", "saved_tokens": 500_000}], PRICES)
+
+    assert saved == Savings(1.5, 0.25, 0.5, 1.0)
+    assert saved.total == 3.25
+    assert next(iter(saved.by_cause)) == "provider's cache"
+    assert savings_of([], [], PRICES) == Savings()
+
+
+def test_waste_is_named_by_cause() -> None:
+    rows = [model_row("a", cancelled_cost=1.0), model_row("b", cancelled_cost=1.0, wasted_cost=3.0)]
+    assert wasted_by_cause(rows) == {
+        "recomputed prompts and rejected drafts": 3.0,
+        "cancelled by the client": 2.0,
+    }
+
+
+def test_requests_without_a_cost_are_named_by_model_and_reason() -> None:
+    rows = [
+        model_row("unknown", num_requests=5), model_row("big", num_requests=9, num_priced=8),
+        model_row("own", num_requests=2, num_shed=2),
+    ]  # fmt: skip
+    found = unpriced(rows, PRICES)
+
+    assert [(each.model, each.num) for each in found] == [("unknown", 5), ("big", 1)]
+    words = unpriced_words(found, 16)
+    assert words.startswith(
+        "6 requests (37.5%) have no cost and are not in the bill. unknown: 5, no"
+    )
+    assert unpriced_words([], 16) == ""
+
+
+@pytest.mark.parametrize("model", ["own", ""])
+def test_engine_time_is_priced_by_kind(model: str) -> None:
+    epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001, as the store's client returns it
+    rows = [
+        {"period": epoch, "kind": "idle", "model": model, "spent_s": 30.0},
+        {"period": epoch, "kind": "requests", "model": model, "spent_s": 10.0},
+    ]
+    times = by_kind(engine_times(rows, PRICES))
+
+    assert [(each.kind, each.cost) for each in times] == [("requests", 10.0), ("idle", 30.0)]
+    assert idle_of(times) == (0.75, 30.0)
+    assert idle_of(by_kind(engine_times(rows, prices_of([])))) == (0.75, None)
+    assert idle_of([]) == (None, None)
+
+
+def test_tiles_say_no_data_where_there_is_none() -> None:
+    tiles = cost_tiles(total_of([]), {}, Savings(), [], "EUR")
+    values = {tile.label: tile.value for tile in tiles}
+    assert values["bill"] == "0 EUR"
+    assert values["per request"] == values["per 1k tokens"] == values["idle engine"] == "no data"

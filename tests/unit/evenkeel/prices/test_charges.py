@@ -1,0 +1,80 @@
+"""Charges add up to the bill: requests, and engine time that is apart or spread over them."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from evenkeel.prices.charges import charges, focus_row, plain_row
+from evenkeel.prices.engine_time import engine_times
+from evenkeel.prices.price_file import EnginePrice, IdleShare, PriceFile
+
+DAY = dt.datetime(2026, 12, 31)  # noqa: DTZ001, as the store's client returns it
+
+
+def prices(idle: IdleShare) -> PriceFile:
+    price = EnginePrice(
+        name="own*", engine_hour=3600, idle=idle, source="lease", read=dt.date(2026, 11, 20)
+    )
+    return PriceFile(currency="EUR", engine=(price,))
+
+
+def row(cost: float, model: str = "own", **more: Any) -> dict[str, Any]:
+    keys = ("tenant", "prompt_name", "prompt_version", "route", "service", "slo_class")
+    usual = {
+        **dict.fromkeys(keys, ""), "period": DAY, "model": model, "num_requests": 2.0,
+        "num_priced": 1.0, "input_tokens": 30.0, "cached_tokens": 10.0, "output_tokens": 5.0,
+    }  # fmt: skip
+    return {**usual, "cost": cost, **more}
+
+
+TIMES = [
+    {"period": DAY, "kind": "requests", "model": "own", "spent_s": 4.0},
+    {"period": DAY, "kind": "idle", "model": "own", "spent_s": 6.0},
+]
+ROWS = [row(3.0, tenant="acme", route="chat"), row(1.0, tenant="zeta"), row(9.0, "hosted")]
+
+
+@pytest.mark.parametrize("idle", IdleShare)
+def test_billed_and_effective_costs_add_up_to_the_same(idle: IdleShare) -> None:
+    file = prices(idle)
+    found = charges(ROWS, engine_times(TIMES, file), file, "day")
+
+    assert sum(each.billed for each in found) == pytest.approx(3 + 1 + 9 + 6)
+    assert sum(each.effective for each in found) == pytest.approx(3 + 1 + 9 + 6)
+    effective = [each.effective for each in found]
+    spread = [3 + 4.5, 1 + 1.5, 9, 0]
+    assert effective == pytest.approx(spread if idle is IdleShare.SPREAD else [3, 1, 9, 6])
+
+
+def test_idle_time_that_nobody_can_pay_stays_apart() -> None:
+    file = prices(IdleShare.SPREAD)
+    found = charges([row(9.0, "hosted")], engine_times(TIMES, file), file, "day")
+    assert [each.effective for each in found] == [9.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("per", "end"),
+    [("hour", "2026-12-31T01"), ("day", "2027-01-01T00"), ("month", "2027-01-01T00")],
+)
+def test_a_period_ends_where_the_next_begins(per: str, end: str) -> None:
+    (found,) = charges([row(1.0)], [], PriceFile(), per)
+    assert str(plain_row(found)["end"]).startswith(end)
+
+
+def test_focus_columns() -> None:
+    file = prices(IdleShare.APART)
+    usage, *_, idle = charges(ROWS[:1], engine_times(TIMES, file), file, "day")
+
+    told = focus_row(usage)
+    assert told["BilledCost"] == 3.0
+    assert told["BillingPeriodStart"] == "2026-12-01T00:00:00Z"
+    assert told["BillingPeriodEnd"] == "2027-01-01T00:00:00Z"
+    assert told["ChargePeriodStart"] == "2026-12-31T00:00:00Z"
+    assert (told["ConsumedQuantity"], told["ConsumedUnit"]) == (35.0, "Tokens")
+    assert (told["SubAccountId"], told["Tags"]) == ("acme", '{"tenant": "acme", "route": "chat"}')
+    assert (focus_row(idle)["ConsumedQuantity"], focus_row(idle)["ConsumedUnit"]) == (
+        6.0,
+        "Seconds",
+    )
+    assert list(focus_row(idle)) == list(told)

@@ -1,0 +1,105 @@
+"""What a price file may say, and the one line that names what is wrong in it."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.prices.price_file import IdleShare, PriceFile, read_price_file
+
+SOURCED = 'source = "price list"\nread = 2026-11-20\n'
+GOOD = f"""\
+currency = "EUR"
+
+[exchange.USD]
+rate = 0.92
+{SOURCED}
+[[model]]
+name = "large"
+input = 2.0
+cached_input = 0.5
+output = 8
+currency = "USD"
+until = 2026-07-01
+{SOURCED}
+[[model]]
+name = "large"
+input = 3.0
+output = 9
+from = 2026-07-01
+{SOURCED}
+[[engine]]
+name = "own-*"
+gpu_hour = 2.5
+gpus = 4
+watts = 500
+kwh = 0.3
+idle = "spread"
+{SOURCED}"""
+
+
+def _read(folder: Path, text: str) -> PriceFile:
+    path = folder / "prices.toml"
+    path.write_text(text)
+    return read_price_file(path, "--prices")
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    file = _read(tmp_path, GOOD)
+
+    assert file.currency == "EUR"
+    assert file.rate("USD") == 0.92
+    assert file.rate("GBP") is None
+    assert file.model[0].valid_until == dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
+    assert file.engine[0].idle is IdleShare.SPREAD
+    assert file.engine[0].hour == pytest.approx(2.65)
+
+
+WRONG = {
+    "unknown key": (
+        f'[[model]]\nname = "a"\nimput = 1\ninput = 1\n{SOURCED}',
+        ":3 (--prices): model.0.imput is not a",
+    ),
+    "no source": (
+        '[[model]]\nname = "a"\ninput = 1\nread = 2026-01-01\n',
+        "model.0.source is miss",
+    ),
+    "below 0": (f'[[model]]\nname = "a"\ninput = -1\n{SOURCED}', ":3 (--prices): model.0.input: "),
+    "not a number": (f'[[model]]\nname = "a"\noutput = nan\n{SOURCED}', ":3 (--prices): model.0.o"),
+    "no price": (f'[[model]]\nname = "a"\n{SOURCED}', "it has no price: give 'input' and 'output'"),
+    "two rents": (
+        f'[[engine]]\nname = "a"\ngpu_hour = 1\nengine_hour = 1\n{SOURCED}',
+        "give either 'engine_hour' or 'gpu_hour'",
+    ),
+    "half of energy": (
+        f'[[engine]]\nname = "a"\nengine_hour = 1\nwatts = 5\n{SOURCED}',
+        "energy needs both 'watts' and 'kwh'",
+    ),
+    "date as text": (
+        f'[[model]]\nname = "a"\ninput = 1\nfrom = "2026-01-01"\n{SOURCED}',
+        ":4 (--prices): model.0.from: expected a date such as 2026-01-31, without quotes",
+    ),
+    "ends before it begins": (
+        f'[[model]]\nname = "a"\ninput = 1\nfrom = 2026-02-01\nuntil = 2026-01-01\n{SOURCED}',
+        ":5 (--prices): model.0.until: it is not after 'from'",
+    ),
+    "overlap": (
+        f'[[model]]\nname = "a"\ninput = 1\n{SOURCED}\n[[model]]\nname = "a"\ninput = 2\n{SOURCED}',
+        "prices.toml:7 (--prices): two prices of 'a' are valid at the same time",
+    ),
+    "foreign currency": (
+        f'[[model]]\nname = "a"\ninput = 1\ncurrency = "JPY"\n{SOURCED}',
+        "is in JPY, the bill in USD; add [exchange.JPY]",
+    ),
+    "not TOML": ("[[model]\n", "is not TOML"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_file_is_named_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        _read(tmp_path, text)
+
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
