@@ -42,10 +42,11 @@ FROM
     HAVING num_turns > 0
         AND ended >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
         AND ended < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-        AND ({model:String} = '' OR max(model) = {model:String})
+        -- Without a filter, the column is not read.
+        AND ({model:String} = '' OR max(if({model:String} = '', '', model)) = {model:String})
         AND ({tenant:String} = '' OR tenant = {tenant:String})
-        AND ({slo_class:String} = '' OR max(slo_class) = {slo_class:String})
-        AND ({route:String} = '' OR max(route) = {route:String})
+        AND ({slo_class:String} = '' OR max(if({slo_class:String} = '', '', slo_class)) = {slo_class:String})
+        AND ({route:String} = '' OR max(if({route:String} = '', '', route)) = {route:String})
         AND multiIf({outcome:String} = 'failed', last_status_name != 'ok',
             {outcome:String} = 'ok', NOT is_open AND last_status_name = 'ok',
             {outcome:String} = 'open', is_open, 1)
