@@ -15,7 +15,7 @@ _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "total time"}
 # What is counted, where that says it all.
 _EVENTS = {
     "availability": "of requests answered",
-    "session_e2e": "of sessions done in",
+    "session_e2e": "of sessions done within",
     "session_turns": "of sessions with few enough turns",
     "session_success": "of sessions done well",
 }
@@ -97,7 +97,9 @@ def objective_words(row: Row) -> str:
         most = wording.number(row["total"])
         return f"costs at most {most} over {format_duration(round(row['period_s']))}"
     measure = _EVENTS.get(objective) or f"with {_WORDS.get(objective, objective)}"
-    limit = "" if row["threshold_s"] is None else f" ≤ {wording.seconds(row['threshold_s'])}"
+    # What is done within a limit needs no sign for it.
+    sign = "" if objective in _EVENTS else "≤ "
+    limit = "" if row["threshold_s"] is None else f" {sign}{wording.seconds(row['threshold_s'])}"
     scale = float(row["scale"])
     scaled = "" if scale == 1 else f" (demo: time runs {1 / scale:.0f}× faster)"
     period = format_duration(round(row["period_s"]))

@@ -184,7 +184,8 @@ def _step_cells(
             copies=work.request_id,
             title=work.request_id or work.name,
         ),
-        Cell(wording.seconds(step.start_s), is_number=True, sorts_as=step.start_s),
+        # An agent begins a little before its first request, which is when the session begins.
+        Cell(wording.seconds(max(0.0, step.start_s)), is_number=True, sorts_as=step.start_s),
         Cell(wording.seconds(work.seconds), is_number=True, sorts_as=work.seconds),
         Cell(html=phase_bar(bar, longest_s) or "–", sorts_as=work.seconds),
         Cell("●" if step.is_critical else "", title="on the critical path"),

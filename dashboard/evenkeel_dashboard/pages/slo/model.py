@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from evenkeel.slo.arithmetic import Counts
-from evenkeel.slo.model import Slo
+from evenkeel.slo.model import SESSIONS, Slo
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import StateSummary
@@ -307,6 +307,8 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
     look = "Start with the requests that burned it, then see who sent them and where the time went."
     if row is None:
         return StateSummary("unknown", f"{name} has not been evaluated yet", look)
+    if row.get("objective") in SESSIONS:
+        look = "Start with the worst sessions: their page says what each waited for."
     level, _ = slo_state(row)
     left = row["budget_left_ratio"]
     if left is None:

@@ -188,6 +188,13 @@ def test_an_slo_tile_says_its_three_numbers() -> None:
     assert (tile.level, tile.state) == ("bad", "firing: page")
 
 
+def test_an_slo_on_sessions_says_what_a_good_one_is() -> None:
+    done = slo_tile(slo(objective="session_e2e", threshold_s=300.0), [])
+    assert done.objective == "99% of sessions done within 5 min over 30d"
+    well = slo_tile(slo(objective="session_success", threshold_s=None), [])
+    assert well.objective == "99% of sessions done well over 30d"
+
+
 def test_an_slo_without_data_is_neither_met_nor_full() -> None:
     tile = slo_tile(
         slo(

@@ -209,6 +209,11 @@ def test_the_sentence_at_the_top(row: dict[str, object] | None, level: str, head
     assert "requests that burned it" in found.reason
 
 
+def test_of_sessions_it_leads_to_their_page() -> None:
+    found = budget_summary("s", evaluated(objective="session_e2e"))
+    assert found.reason.startswith("Start with the worst sessions")
+
+
 def test_the_phase_that_bad_requests_lost_most_in() -> None:
     def causes(bad: tuple[float | None, ...], good: tuple[float | None, ...]) -> dict[str, object]:
         phases = ("queue", "prefill", "decode")
