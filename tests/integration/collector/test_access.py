@@ -26,6 +26,7 @@ from tests.fixtures.collector_process import (
     running_collector,
     wait_for,
 )
+from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
@@ -52,23 +53,28 @@ class Guarded:
     def context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.certificate)
 
-    def post(self, secret: str | None, body: bytes = BODY) -> httpx.Response:
+    def post(
+        self, secret: str | None, body: bytes = BODY, path: str = "/v1/traces"
+    ) -> httpx.Response:
         headers = {**PROTOBUF, **({"authorization": f"Bearer {secret}"} if secret else {})}
         return httpx.post(
-            f"{self.collector.http_url}/v1/traces",
+            f"{self.collector.http_url}{path}",
             content=body,
             headers=headers,
             verify=self.context,
         )
 
-    def num_spans(self, service: str) -> int:
+    def ask(self, sql: str) -> str:
         answer = httpx.post(
             self.collector.query_url,
-            content=f"SELECT count() FROM evenkeel.spans WHERE ServiceName = '{service}'",
+            content=sql,
             headers={"authorization": "Bearer reader-token"},
             verify=self.context,
         )
-        return int(answer.raise_for_status().text)
+        return answer.raise_for_status().text.strip()
+
+    def num_spans(self, service: str) -> int:
+        return int(self.ask(f"SELECT count() FROM evenkeel.spans WHERE ServiceName = '{service}'"))
 
     def call(self, secret: str) -> None:
         credentials = grpc.ssl_channel_credentials(self.certificate.read_bytes())
@@ -128,6 +134,18 @@ def test_senders_need_a_token_that_may_send(guarded: Guarded) -> None:
     guarded.call("fleet-token")
 
 
+def test_log_records_have_the_tenant_of_their_senders_token(guarded: Guarded) -> None:
+    claims = {"evenkeel.tenant": "forged"}
+    body = logs_request(1, claims, service="guarded", resource=claims).SerializeToString()
+    for secret, status in ((None, 401), ("reader-token", 403), ("acme-token", 200)):
+        assert guarded.post(secret, body, "/v1/logs").status_code == status
+    said = (
+        "SELECT LogAttributes['evenkeel.tenant'], ResourceAttributes['evenkeel.tenant']"
+        " FROM evenkeel.logs WHERE ServiceName = 'guarded'"
+    )
+    wait_for(lambda: guarded.ask(said) == "acme\tacme", 60)
+
+
 def test_plain_text_is_not_answered_where_tls_is_on(guarded: Guarded) -> None:
     url = guarded.collector.http_url.replace("https://", "http://")
     with pytest.raises(httpx.HTTPError):
@@ -184,6 +202,8 @@ def test_a_tenant_over_its_rate_is_told_when_to_come_back(guarded: Guarded) -> N
     large = trace_request(20).SerializeToString()
     assert guarded.post("slow-token", large).status_code == 413
     assert guarded.post("fleet-token", large).status_code == 200
+    records = logs_request(40).SerializeToString()
+    assert guarded.post("slow-token", records, "/v1/logs").status_code == 413
 
 
 @pytest.mark.parametrize(
@@ -223,7 +243,14 @@ def test_secrets_are_nowhere_on_the_disk(tmp_path: Path) -> None:
     with running_collector(tmp_path) as collector:
         answer = httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
         assert answer.status_code == 200
+        records = agent_event("claude_code", "user_prompt", prompt=f"mail {secret}")
+        records.MergeFrom(logs_request(1, {"note": secret}, body={"to": [secret]}))
+        answer = httpx.post(
+            f"{collector.http_url}/v1/logs", content=records.SerializeToString(), headers=PROTOBUF
+        )
+        assert answer.status_code == 200
         wait_for(lambda: collector.rows("SELECT count() FROM spans") == [(3,)])
+        wait_for(lambda: collector.rows("SELECT count() FROM logs") == [(2,)])
         (attributes,) = collector.rows("SELECT DISTINCT SpanAttributes FROM spans")[0]
         assert attributes["note"] == "from [email]"
         assert "gen_ai.input.messages" not in attributes
