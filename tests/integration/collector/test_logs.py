@@ -232,6 +232,11 @@ def test_a_session_of_claude_code_is_requests_and_tool_calls(collector: Collecto
     (tool,) = (span for span in spans if span["SpanName"] == "execute_tool Bash")
     assert tool["Duration"] == 250_000_000
     assert {span["TraceId"] for span in spans} == {"aaaaaaaabbbb4ccc8dddeeeeeeeeeeee"}
+    session = (
+        "SELECT num_requests, num_tools, num_tool_errors FROM sessions"
+        " WHERE session_id = {s:String}"
+    )
+    assert collector.rows(session, {"s": done["session_id"]}) == [(2, 1, 1)]
 
 
 def test_a_session_of_codex_is_requests_and_tool_calls(collector: CollectorProcess) -> None:
