@@ -92,6 +92,7 @@ def _measure(folder: Path, begin_ns: int, total: int, times: int) -> dict[str, d
         parameters = {
             **LATENCY, "from_ms": str(end_ms - hours * 3_600_000), "to_ms": str(end_ms),
             "before_ms": str(end_ms - 2 * hours * 3_600_000), "rank_by": "ttft", "limit": "40",
+            "names": "['gen_ai.operation.name', 'gen_ai.usage.input_tokens']",
             "trace_id": client.command("SELECT lower(hex(sipHash128(toUInt64(999))))"),
             "id": client.command("SELECT concat('chatcmpl-', lower(hex(sipHash64(999, 1))))"),
             "near_ms": str(begin_ns // 10**6),

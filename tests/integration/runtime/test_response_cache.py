@@ -16,6 +16,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.production.dial_targets import put_into_shadow
 from evenkeel_runtime.response_cache.vllm_outputs import read_sampling
+from evenkeel_runtime.wire.observation import LEAST_HOLD_S
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
 from tests.fixtures.served_model import long_answer
 
@@ -274,9 +275,17 @@ def test_a_long_history_is_shortened_and_a_dense_one_is_not(equipped: EquippedSe
         ]
         short = equipped.ask("", "compress", "short", messages=messages)
         whole = equipped.ask("", "off", "short", messages=messages)
-        seen = equipped.span(short).attributes
+        span = equipped.span(short)
+        seen = span.attributes
         assert seen["evenkeel.compression.verdict"] == verdict
-        assert seen["evenkeel.ledger.ttft.host.compression"] > 0
+        took_s = seen["evenkeel.ledger.ttft.host.compression"]
+        assert took_s > 0
+        # A span of its own, within the request, if it took long enough.
+        own = equipped.served.children(span).get("evenkeel.compression")
+        assert (own is not None) == (took_s >= LEAST_HOLD_S)
+        if own is not None:
+            assert span.start_ns <= own.start_ns < own.end_ns <= span.end_ns
+            assert (own.end_ns - own.start_ns) / 1e9 == pytest.approx(took_s, abs=1e-6)
         saved = seen["evenkeel.compression.saved_tokens"]
         tokens = [answer.json()["usage"]["prompt_tokens"] for answer in (whole, short)]
         # Counted text by text: where two meet, the tokenizer may join differently.

@@ -138,6 +138,7 @@ def _search_field(wanted: str) -> None:
         st.query_params.pop("trace_id", None)
         st.query_params.pop("at", None)
         st.query_params.pop("part", None)
+        st.query_params.pop("span", None)
         st.query_params["request_id"] = st.session_state["id_field"].strip()
 
     st.session_state["id_field"] = wanted

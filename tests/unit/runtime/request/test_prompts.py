@@ -106,6 +106,7 @@ async def test_a_body_that_names_a_prompt_gets_its_text(
     done = await Exchange(tmp_path).ask({"model": "m", "prompt": reference, "messages": [USER]})
     assert done.body is not None
     assert list(done.request.holds) == ["host.prompt"]
+    assert done.request.hold_starts_ns["host.prompt"] >= done.request.arrival_ns
     assert json.loads(done.body) == {
         "model": "m",
         "messages": [{"role": "system", "content": text}, USER],
