@@ -33,6 +33,7 @@ WIDTHS = {"": 1440, "-narrow": 390}
 PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("health", "", {}),
     ("latency", "latency", {"by": "tenant"}),
+    ("sessions", "sessions", {"order": "turns", "route": "agent"}),
     ("slo", "slo", {}),
     ("alerts", "alerts", {}),
     ("engine", "engine", {}),
