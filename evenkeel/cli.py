@@ -19,6 +19,7 @@ from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
+_MOST_FLAGS_LISTED = 8
 # pip arguments for a checkout, where our own packages must not be looked up in an index.
 _IN_A_CHECKOUT = {
     "runtime": "'./runtime[gpu]'",
@@ -191,6 +192,23 @@ def build_parser(
     return parser
 
 
+def _unknown_argument(parser: argparse.ArgumentParser, argv: Sequence[str], unknown: str) -> str:
+    """Return an error that names the flag that may be meant, or the flags there are."""
+    for word in argv:
+        choices = next((a.choices for a in parser._actions if isinstance(a.choices, dict)), {})
+        if word in choices:
+            parser = choices[word]
+    usage, flag = parser.prog.removeprefix("evenkeel "), unknown.partition("=")[0]
+    flags = [name for name in parser._option_string_actions if name.startswith("--")]
+    close = get_close_matches(flag, flags, n=1)
+    if flag.startswith("--") and close:
+        return f"{usage}: unknown argument {flag!r}; did you mean {close[0]!r}?"
+    known = [name for name in flags if name != "--help"]
+    has_few = flag.startswith("-") and 0 < len(known) <= _MOST_FLAGS_LISTED
+    listed = f"its flags are {', '.join(known)}; " if has_few else ""
+    return f"{usage}: unknown argument {unknown!r}; {listed}see `{parser.prog} --help`"
+
+
 def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
     parser = build_parser(commands, argv[:1])
     if not argv:
@@ -199,9 +217,7 @@ def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
     args, rest = parser.parse_known_args(argv)
     command = next(c for c in commands if c.name == args.command)
     if rest and not command.passes_unknown_flags:
-        raise ConfigurationError(
-            f"{command.name}: unknown argument {rest[0]!r}; see `evenkeel {command.name} --help`"
-        )
+        raise ConfigurationError(_unknown_argument(parser, argv, rest[0]))
     args.rest, args.argv = rest, list(argv)
     try:
         with private_umask() if command.keeps_private else nullcontext():

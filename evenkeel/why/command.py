@@ -19,6 +19,7 @@ examples:
   evenkeel why chatcmpl-…                                  from the store
   evenkeel why chatcmpl-… --url http://127.0.0.1:8000      from the runtime that served it
   evenkeel why 4f2a… --json                                by trace id, for a script
+  evenkeel why 4390755b7409                                by the end of its id, as tables show it
 exit codes: 0 explained, 2 bad usage, 3 not found, or nothing answers
 """
 _TIMEOUT_S = 10.0
@@ -27,7 +28,9 @@ _STORE_URL = "http://127.0.0.1:8123"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="request id of a response, or its trace id")
+    parser.add_argument(
+        "id", metavar="ID", help="request id of a response, its trace id, or the end of one"
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--url", metavar="URL", help="ask a running runtime, which knows its last 4,096 requests"
@@ -89,11 +92,14 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:
     from evenkeel.store import QUERIES, Store
-    from evenkeel.why.explanation import from_store
+    from evenkeel.why.explanation import from_store, id_tail
 
     store = Store(args.store_url)
     try:
         rows: list[dict[str, Any]] = store.rows(QUERIES / "request_why.sql", {"id": args.id})
+        if not rows and (tail := id_tail(args.id)):
+            for named in store.rows(QUERIES / "request_by_tail.sql", {"tail": tail}):
+                rows = store.rows(QUERIES / "request_why.sql", {"id": named["request_id"]})
     finally:
         store.close()
     if not rows:

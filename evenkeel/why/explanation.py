@@ -24,8 +24,17 @@ from evenkeel.why.ledger import (
 )
 
 _BAR_CHARS = 24
+# Of an id; whole ids of vLLM and of traces have at least 32 characters.
+_SHORTEST_TAIL, _LONGEST_TAIL = 6, 16
 _RIVALS = "evenkeel.rivals."
 _PREFIX = "evenkeel.prefix."
+
+
+def id_tail(text: str) -> str:
+    """Return the end of an id if the text is only that, as tables show it; "" for a whole id."""
+    tail = text.lstrip("…. ")
+    is_part = tail != text or len(text) <= _LONGEST_TAIL
+    return tail if is_part and len(tail) >= _SHORTEST_TAIL else ""
 
 
 @dataclass(frozen=True, slots=True)

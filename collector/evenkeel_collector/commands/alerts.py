@@ -18,6 +18,9 @@ examples:
   evenkeel alerts ack support-ttft --by ann
   evenkeel alerts test --slos slos.yaml
   evenkeel alerts replay
+
+They read and write the collector's data folder, so run them on its host. From anywhere
+else, use the dashboard's Alerts page.
 """
 
 

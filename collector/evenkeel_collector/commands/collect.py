@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
 
 COLLECT = Command(
     name="collect",
-    summary="Receive OTLP, store it, answer queries and evaluate SLOs.",
+    summary="receive OTLP, store it, answer queries and evaluate SLOs",
     configure=_configure,
     extra="collector",
     keeps_private=True,

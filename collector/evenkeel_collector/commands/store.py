@@ -89,7 +89,7 @@ def _replay(data_dir: Path) -> Replayed:
 
 STORE = Command(
     name="store",
-    summary="Back up, restore and export the embedded store, and replay its quarantine.",
+    summary="back up, restore and export the embedded store, and replay its quarantine",
     configure=_configure,
     extra="collector",
     keeps_private=True,

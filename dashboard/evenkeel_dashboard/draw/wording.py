@@ -148,6 +148,18 @@ def three_digits(value: float) -> str:
     return _digits(value, 3)
 
 
+def two_digits(value: float) -> str:
+    """Return a number to two significant digits: a probability."""
+    return _digits(value, 2)
+
+
+def exact(value: float) -> str:
+    """Return a number with all its digits, grouped: 2,471.66341."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return three_digits(value)
+    return f"{value:,}".replace("-", "−")
+
+
 def _digits(value: float, num: int) -> str:
     if math.isnan(value):
         return NO_DATA

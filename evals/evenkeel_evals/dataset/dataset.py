@@ -16,6 +16,10 @@ from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.dataset.version import compare, hash_items, read_lock
 from evenkeel_evals.scorers.base import Scorer, make_scorer
 
+# Where a checkout keeps its datasets, and how many an error names.
+_DATASETS = Path("golden_datasets")
+_MOST_NAMED = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -147,9 +151,7 @@ def find_items_file(folder: Path) -> Path:
         ConfigurationError: If it is not a folder, or does not hold exactly one.
     """
     if not folder.is_dir():
-        raise ConfigurationError(
-            f"{folder} is not a folder; expected one such as golden_datasets/support"
-        )
+        raise ConfigurationError(f"{folder} is not a folder; {_name_datasets(folder)}")
     named = folder / f"{folder.resolve().name}.jsonl"
     if named.is_file():
         return named
@@ -159,6 +161,21 @@ def find_items_file(folder: Path) -> Path:
             f"{folder} holds {len(found)} .jsonl files, expected {named.name} or exactly one"
         )
     return found[0]
+
+
+def _name_datasets(folder: Path) -> str:
+    """Return the dataset folders beside a missing one, and in golden_datasets here, as text."""
+    found = {
+        path.parent
+        for place in (folder.parent, _DATASETS)
+        for path in place.glob("*/*.jsonl")
+        if path.stem == path.parent.name and path.with_suffix(".toml").is_file()
+    }
+    if not found:
+        return f"expected a dataset folder such as {_DATASETS}/support"
+    shown = ", ".join(str(path) for path in sorted(found)[:_MOST_NAMED])
+    more = len(found) - _MOST_NAMED
+    return f"datasets here: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _read_items(file_name: str, lines: Sequence[bytes]) -> tuple[list[Item], list[str]]:

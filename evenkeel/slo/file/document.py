@@ -21,6 +21,10 @@ _KEPT_KINDS = (
     "AlertCondition",
     "AlertNotificationTarget",
 )
+# JSON is YAML.
+_YAML_SUFFIXES = (".yaml", ".yml", ".json")
+# A document with none of these keys is no SLO document, of ours or of another tool.
+_MARKS = ("apiVersion", "kind", "version", "items")
 _METRICS = ("ratioMetric", "ratioMetrics", "thresholdMetric")
 _IN_OUR_WORDS = ("metric", "all", "composite")
 
@@ -46,7 +50,7 @@ def sorted_documents(path: Path) -> Documents:
         ConfigurationError: If the file is not YAML, or has a document of another kind or version.
     """
     documents = Documents()
-    found = list(_flattened(read_documents(path)))
+    found = list(_flattened(_read_yaml(path)))
     for number, document in enumerate(found, 1):
         version = document.at("apiVersion")
         # Ours are named after their kind, and there is only one Alerting.
@@ -60,6 +64,26 @@ def sorted_documents(path: Path) -> Documents:
             f"preserved but ignored: alerts are derived from each objective (spec.alerting)"
         )
     return documents
+
+
+def _read_yaml(path: Path) -> list[Value]:
+    """Return the documents of a file; one that is not YAML by its name gets a plain refusal."""
+    try:
+        found = read_documents(path)
+    except ConfigurationError as error:
+        if path.suffix.lower() in _YAML_SUFFIXES or not path.is_file():
+            raise
+        raise _not_an_slo_file(path) from error
+    if found and not any(d.is_list or d.at(key) for d in found for key in _MARKS):
+        raise _not_an_slo_file(path)
+    return found
+
+
+def _not_an_slo_file(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is not an SLO file; expected YAML documents with apiVersion and kind "
+        "(docs/guide/slo.md)"
+    )
 
 
 def _is_unused(document: Value) -> bool:

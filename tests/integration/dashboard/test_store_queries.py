@@ -25,8 +25,8 @@ LATENCY: dict[str, object] = {
 }  # fmt: skip
 EXPLORE: dict[str, object] = {
     **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
-    "min_ttft_s": 0.5, "min_e2e_s": 0.0, "min_stall_s": 0.0, "min_input_tokens": 0.0,
-    "min_output_tokens": 0.0, "limit": 5, "engine": "",
+    "route": "faq", "response_cache": "exact", "engine": "", "min_ttft_s": 0.5, "min_e2e_s": 0.0,
+    "min_stall_s": 0.0, "min_input_tokens": 0.0, "min_output_tokens": 0.0, "limit": 5,
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
@@ -91,6 +91,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "request_canary": {"request_id": "none"},
     "compression_verdicts": {**SLICED, "model": "", "tenant": ""},
     "request_why": {"id": "none"},
+    "request_by_tail": {"tail": "none"},
     "acceptance_sources": {**SLICED, "model": ""},
     "engine_evictions": {**SLICED, "model": "", "step_s": 60},
     "prefix_misses": {**SLICED, "model": "", "tenant": ""},

@@ -109,3 +109,29 @@ def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> No
     assert "'doo' is not known; did you mean 'do'?" in capsys.readouterr().err
     assert main(["xyz"], [command(lambda args: 0)]) == 2
     assert "expected one of do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["list", "--limt", "3"], "do list: unknown argument '--limt'; did you mean '--limit'?"),
+        (
+            ["list", "--url=http://h"],
+            "do list: unknown argument '--url=http://h'; its flags are --data-dir, --limit; "
+            "see `evenkeel do list --help`",
+        ),
+        (["list", "extra"], "do list: unknown argument 'extra'; see `evenkeel do list --help`"),
+    ],
+)
+def test_an_unknown_flag_leads_to_those_there_are(
+    argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def configure(parser: argparse.ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb")
+        listing = verbs.add_parser("list")
+        listing.add_argument("--data-dir")
+        listing.add_argument("--limit", type=int)
+        listing.set_defaults(run=lambda args: 0)
+
+    assert main(["do", *argv], [Command("do", "does it", configure)]) == 2
+    assert capsys.readouterr().err == f"evenkeel: {line}\n"

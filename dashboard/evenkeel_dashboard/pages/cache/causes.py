@@ -103,7 +103,7 @@ def show_near_misses(rows: list[Row]) -> None:
 
 
 def _similarity(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else wording.three_digits(value)
 
 
 def _verdict(verdict: str) -> str:

@@ -11,23 +11,9 @@ from evenkeel_dashboard.draw.tiles import Tile
 
 Row = Mapping[str, Any]
 
-_OUTCOMES = {
-    "exact": "hit: the same question",
-    "semantic": "hit: a similar question",
-    "miss": "miss",
-    "bypass": "not looked up: not eligible",
-    "shadow": "found in shadow mode, answered by the model",
-    "verified": "verified: the model gave a cached answer, faster",
-    "draft": "the model gave another answer than its draft",
-}
 HITS = ("exact", "semantic")
 # A larger bound on wrong answers says nothing about them.
 _INFORMATIVE_BOUND = 0.5
-
-
-def outcome_words(outcome: str) -> str:
-    """Return an outcome of the response cache in words."""
-    return _OUTCOMES.get(outcome, outcome)
 
 
 def cache_tiles(

@@ -20,12 +20,12 @@ from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import zoomable
 from evenkeel_dashboard.model.compression import verdict_words as verdict_of_compression
+from evenkeel_dashboard.model.response_cache import outcome_words
 from evenkeel_dashboard.pages.cache.causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
 from evenkeel_dashboard.pages.cache.model import (
     bound_words,
     cache_tiles,
     mode_words,
-    outcome_words,
     reason_words,
     verdict_words,
 )

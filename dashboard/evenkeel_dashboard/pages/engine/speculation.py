@@ -44,7 +44,7 @@ def show_speculation(data: EngineData) -> None:
         length = 1 + accepted / first if first else None
         by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
         st.caption(
-            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens "
+            f"Acceptance length {wording.number(length)} tokens "
             f"per verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
             f"accepted.{f' Draft source: {by}.' if by else ''}"
         )

@@ -132,7 +132,7 @@ def evidence_words(note: str | None) -> str:
         return note or "–"
     lost, kind, gained, _, text = match.groups()
     p = float(text)
-    chance = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    chance = "p < 0.001" if p < 0.001 else f"p = {wording.two_digits(p)}"
     if kind == "lost":
         return f"{int(lost):,} answers got worse, {int(gained):,} better ({chance})"
     return f"{int(lost):,} preferred A, {int(gained):,} B ({chance})"

@@ -102,7 +102,7 @@ def cell_words(value: Any) -> str:
     if isinstance(value, float):
         return wording.three_digits(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}".replace("-", "−")
+        return wording.exact(value)
     return str(value)
 
 

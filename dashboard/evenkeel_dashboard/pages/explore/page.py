@@ -22,6 +22,7 @@ from evenkeel_dashboard.frame.fields import pick, write
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.paging import page_number, pages_beside, rows_or_first_page
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.model.response_cache import OUTCOMES
 from evenkeel_dashboard.pages.explore.model import (
     ORDERS,
     STATUSES,
@@ -60,6 +61,8 @@ def show() -> None:
         engine = pick("engine", "engine", ENGINES, 120)
         finish = write("finish_reason", "finish reason", "length", 110)
         session = write("session", "session", "s-acme-12", 130)
+        route = write("route", "route", "checkout", 110)
+        cached = pick("response_cache", "response cache", {"": "all"} | OUTCOMES, 150)
         typed = {name: write(name, *words, 110) for name, words in _BOUNDS.items()}
     bounds = {name: bound(text.removesuffix("tokens").strip()) for name, text in typed.items()}
     wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
@@ -74,6 +77,8 @@ def show() -> None:
         "finish_reason": finish,
         "session": session,
         "engine": engine,
+        "route": route,
+        "response_cache": cached,
         **{name: value or 0.0 for name, value in bounds.items()},
     }
     refreshing(partial(_requests, selection, parameters), selection.refresh_s())
@@ -182,7 +187,7 @@ def _table(frame: pd.DataFrame) -> str:
             Cell(
                 cell_words(v),
                 is_number=n,
-                title=str(v) if n and v is not None else "",
+                title=wording.exact(v) if n and v is not None else "",
                 sorts_as=v if n else None,
             )
             for v, n in zip(row, numeric, strict=True)

@@ -10,6 +10,8 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.errors import StoreError
+from evenkeel.store import QUERIES
+from evenkeel.why.explanation import id_tail
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import (
@@ -91,6 +93,9 @@ def _find(wanted: str, near_ms: int) -> list[Row]:
             found = reading.rows(_HERE / "request_trace.sql", {"trace_id": trace_id, **where})
         if found:
             return found
+    if tail := id_tail(wanted):
+        for named in reading.rows(QUERIES / "request_by_tail.sql", {"tail": tail}):
+            return reading.rows(_HERE / "request.sql", {"id": named["request_id"], "near_ms": 0})
     return []
 
 
@@ -143,7 +148,7 @@ def _search_field(wanted: str) -> None:
 
     st.session_state["id_field"] = wanted
     st.text_input(
-        "request or trace ID",
+        "request or trace ID, or the end of one",
         key="id_field",
         on_change=search,
         width=460,

@@ -47,7 +47,7 @@ def _show_judged(found: list[Row]) -> None:
     rows = [
         [
             Cell("feedback" if j["name"] == "evenkeel.feedback" else j["scorer"] or "–"),
-            Cell(wording.NO_DATA if j["score"] is None else f"{j['score']:.3g}", is_number=True),
+            Cell(wording.number(j["score"]), is_number=True),
             Cell(j["label"] or "–"),
             Cell(j["explanation"] or "–", wraps=True),
             Cell(j["author"] or "–"),

@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.figures import Line, Scale, lines
 from evenkeel_dashboard.draw.svg_chart import round_ticks
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.draw.zones import current_zone_name
 from evenkeel_dashboard.frame.page import colours
 from evenkeel_dashboard.frame.selection import step_s
 from evenkeel_dashboard.frame.series import naive_utc
@@ -25,6 +26,7 @@ from evenkeel_dashboard.pages.slo.model import (
     budget_line,
     burn_down,
     calendar,
+    calendar_step_s,
     outside,
     partly_in,
     whole_minutes,
@@ -37,8 +39,11 @@ _LOWEST = -100.0
 def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
     """Draw the burn-down and the calendar of the period that ends with the window."""
     period_ms = int(slo.scaled_period_s * 1000)
-    width_s = step_s(period_ms / 1000)
     to_ms = window.to_ms
+    width_s = step_s(period_ms / 1000)
+    has_calendar = period_ms >= 2 * DAY_MS
+    if has_calendar:
+        width_s = calendar_step_s(width_s, to_ms - period_ms, to_ms)
     from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
     period = Window(from_ms, to_ms, width_s)
     # A bucket may be hours wide; only its corrected minutes are excluded.
@@ -46,7 +51,7 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), whole, width_s * 1000)
     corrected = [b for begin, end in parts for b in read_buckets(slo, begin, end, MINUTE_NS)]
     found = without(found, corrected, width_s * 1000)
-    if period_ms < 2 * DAY_MS:
+    if not has_calendar:
         _burn_down(slo, found, period)
         return
     left, right = st.columns([3, 2], gap="small")
@@ -55,7 +60,7 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     with right, st.container(border=True, key="card-calendar"):
         st.html(
             '<div class="ek-title">Budget by day<small>of the whole budget, share spent '
-            "each day, UTC</small></div>"
+            f"each day, {current_zone_name()}</small></div>"
         )
         st.html(calendar_grid(calendar(found, slo.target, from_ms, to_ms)))
 

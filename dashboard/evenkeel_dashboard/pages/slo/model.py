@@ -10,9 +10,9 @@ from typing import Any
 
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.model import SESSIONS, Slo
-from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import StateSummary
+from evenkeel_dashboard.draw.zones import in_zone
 from evenkeel_dashboard.model.slo_tiles import slo_state
 
 Row = Mapping[str, Any]
@@ -45,7 +45,7 @@ class Day:
     """One day of the budget's calendar.
 
     Attributes:
-        day: The date in UTC.
+        day: The date in the shown zone.
         total: Valid events; 0 for none.
         bad: Bad events.
         spent_ratio: Share of the period's budget spent on this day; None without events.
@@ -153,8 +153,18 @@ def budget_line(
     return [*points, point(drawn_to_ms or from_ms, None), point(to_ms, None)]
 
 
+def calendar_step_s(step_s: int, from_ms: int, to_ms: int) -> int:
+    """Return the width of buckets that do not overlap two days of the shown zone.
+
+    At least an hour: in a zone such as India's, half an hour is counted to the day before.
+    """
+    offsets = {in_zone(at_ms).utcoffset() or timedelta() for at_ms in (from_ms, to_ms)}
+    is_aligned = all(offset % timedelta(seconds=step_s) == timedelta() for offset in offsets)
+    return step_s if is_aligned else min(step_s, 3600)
+
+
 def calendar(found: Sequence[Bucket], target: Fraction, from_ms: int, to_ms: int) -> list[Day]:
-    """Return every day of a period with the share of the period's budget it spent."""
+    """Return every day of a period, in the shown zone, with the share of the budget it spent."""
     budget = sum(b.total for b in found) * float(1 - target)
     days: dict[date, list[float]] = {}
     for bucket in found:
@@ -174,7 +184,7 @@ def _calendar_day(day: date, days: Mapping[date, list[float]], budget: float) ->
 
 
 def _day(unix_ms: int) -> date:
-    return to_datetime(unix_ms * 10**6).date()
+    return in_zone(unix_ms).date()
 
 
 def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:

@@ -18,7 +18,7 @@ from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
-from evenkeel_dashboard.frame.selection import FILTERS, Selection
+from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
@@ -224,11 +224,9 @@ def _show_spent(spent: Spent, selection: Selection, part: str, rank: str) -> Non
 
 
 def _cohort_href(burner: Burner, selection: Selection, rank: str) -> str:
-    """Return the link to a cohort's requests, the worst first; "" if it cannot be filtered by."""
-    if burner.dimension not in FILTERS:
-        return ""
-    chosen = selection.filtered(burner.dimension, burner.cohort)
-    return markup.page_link("explore", {**chosen.to_params(), "order": rank})
+    """Return the link to a cohort's requests, the worst first."""
+    params = selection.to_params() | {burner.dimension: burner.cohort, "order": rank}
+    return markup.page_link("explore", params)
 
 
 def _show_help(spent: Spent, selection: Selection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import partial
 
 import streamlit as st
@@ -10,13 +9,16 @@ import streamlit as st
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.zones import shown_zone, typed_time, zone_key
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import ask
 from evenkeel_dashboard.frame.page import now_ms
-from evenkeel_dashboard.frame.selection import parse_time_ms
+from evenkeel_dashboard.frame.selection import format_time_ms, parse_time_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.pages.slo.data import read_corrections
-from evenkeel_dashboard.pages.slo.model import months
+from evenkeel_dashboard.pages.slo.model import MINUTE_MS, months
+
+HOUR_MS = 60 * MINUTE_MS
 
 
 def show_records(slo: str) -> None:
@@ -65,25 +67,36 @@ def _show_corrections(slo: str) -> None:
 
 def _correct_form(slo: str) -> None:
     # Keyed by SLO: text typed for one SLO is not meant for the next.
-    now = to_datetime(now_ms() * 10**6)
+    now = now_ms()
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            begin = moment_field("from (UTC)", f"correct-from-{slo}", now - timedelta(hours=1))
-            end = moment_field("until (UTC)", f"correct-until-{slo}", now)
+            begin_ms = moment_field("from", f"correct-from-{slo}", now - HOUR_MS)
+            end_ms = moment_field("until", f"correct-until-{slo}", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
             whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
         comment = st.text_input("reason, for the record", key=f"correct-why-{slo}")
         author = author_field("correct")
         if st.form_submit_button("Exclude this time from the budget"):
-            order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
+            if begin_ms is None or end_ms is None:
+                st.error("Write times such as 2026-11-20 10:00.")
+                return
+            ends = {"begin": format_time_ms(begin_ms), "end": format_time_ms(end_ms)}
+            order = ends | {"slo": whose, "reason": reason, "comment": comment}
             if perform("correct", order, author, "This time no longer counts."):
                 st.rerun()
 
 
-def moment_field(label: str, key: str, usual: datetime) -> str:
-    """Draw a time field; typed text stays even after the default has moved on."""
-    st.session_state.setdefault(key, f"{usual:%Y-%m-%dT%H:%MZ}")
-    return str(st.text_input(label, key=key, width=190))
+def moment_field(label: str, key: str, usual_ms: int) -> int | None:
+    """Draw a time field in the shown zone; typed text stays after the default has moved on.
+
+    Returns:
+        The time in Unix milliseconds; None if the text is not a time.
+    """
+    # A time typed in one zone is another time in the next.
+    key = f"{key}-{zone_key()}"
+    st.session_state.setdefault(key, typed_time(usual_ms // MINUTE_MS * MINUTE_MS))
+    typed = st.text_input(wording.zoned(label), key=key, width=190)
+    return parse_time_ms(str(typed).strip(), shown_zone())
 
 
 def _revoke_form(in_force: list[str]) -> None:
@@ -97,7 +110,9 @@ def _revoke_form(in_force: list[str]) -> None:
 
 
 def _show_report() -> None:
-    st.html('<div class="ek-title">Report<small>every SLO over a month, to download</small></div>')
+    st.html(
+        '<div class="ek-title">Report<small>every SLO over a month of UTC, to download</small></div>'
+    )
     now = to_datetime(now_ms() * 10**6)
     found = {name: (begin, end) for name, begin, end in months(now)}
     with st.container(horizontal=True, vertical_alignment="bottom"):

@@ -84,6 +84,9 @@ def test_change(now: float | None, before: float | None, text: str | None) -> No
         pytest.param(wording.signed_percent, -0.075, "−7.5%", id="a loss"),
         pytest.param(wording.signed_percent, 0.0, "±0%", id="no difference"),
         pytest.param(wording.span_of, 3600, "1 h", id="an hour"),
+        pytest.param(wording.exact, -2471.66341, "−2,471.66341", id="all digits"),
+        pytest.param(wording.exact, 1234567, "1,234,567", id="all digits of an integer"),
+        pytest.param(wording.two_digits, 0.01234, "0.012", id="two digits"),
         pytest.param(wording.three_digits, 0.09999, "0.1", id="rounds to three digits"),
     ],
 )

@@ -43,24 +43,30 @@ def test_the_app_starts_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
     def form(minute: int) -> None:
-        from datetime import UTC, datetime
+        from zoneinfo import ZoneInfo
 
         import streamlit as st
 
+        from evenkeel_dashboard.draw.zones import use_zone
         from evenkeel_dashboard.pages.slo.records import moment_field
 
+        use_zone(ZoneInfo("Europe/Berlin"))
         with st.form("f"):
             st.session_state["sent"] = moment_field(
-                "from (UTC)", "from", datetime(2026, 1, 2, 3, minute, tzinfo=UTC)
+                "from", "from", 1_767_319_425_000 + minute * 60_000
             )
             st.form_submit_button("send")
 
-    app = AppTest.from_function(form, args=(4,)).run()
-    assert app.text_input[0].value == "2026-01-02T03:04Z"
-    app.text_input[0].set_value("2026-01-01T00:00Z")
+    app = AppTest.from_function(form, args=(0,)).run()
+    assert app.text_input[0].label == "from (CET)"
+    assert app.text_input[0].value == "2026-01-02 03:03:00"
+    app.text_input[0].set_value("2026-01-01 00:00")
     app.args = (5,)
     app.button[0].click().run()
-    assert app.session_state["sent"] == "2026-01-01T00:00Z"
+    assert app.session_state["sent"] == 1_767_222_000_000
+    app.text_input[0].set_value("yesterday")
+    app.button[0].click().run()
+    assert app.session_state["sent"] is None
 
 
 def test_each_page_has_a_place_of_its_own() -> None:

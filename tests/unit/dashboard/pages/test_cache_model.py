@@ -10,7 +10,6 @@ from evenkeel_dashboard.pages.cache.model import (
     cache_tiles,
     mode_words,
     near_miss_words,
-    outcome_words,
     reason_words,
     verdict_words,
 )
@@ -61,7 +60,6 @@ def test_hits_are_answers_of_those_looked_up() -> None:
 def test_the_bound_in_words() -> None:
     assert "At most 2%" in bound_words([DETAIL]) and "above 5%" in bound_words([DETAIL])
     assert bound_words([]).startswith("No bound")
-    assert outcome_words("something new") == "something new"
 
 
 @pytest.mark.parametrize("name", ["cache_cohorts", "prompt_versions"])

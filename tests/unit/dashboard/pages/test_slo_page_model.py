@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
@@ -20,6 +22,7 @@ from evenkeel_dashboard.pages.slo.model import (
     burn_down,
     burners,
     calendar,
+    calendar_step_s,
     draft,
     draft_targets,
     draft_thresholds_s,
@@ -79,6 +82,24 @@ def test_the_calendar_has_every_day_and_tells_none_from_nothing_spent() -> None:
     assert [d.spent_ratio for d in days] == [pytest.approx(0.25), None, 0]
     html = calendar_grid(days)
     assert "25% of the budget spent, 5 bad of 100" in html
+
+
+def test_the_calendar_has_the_days_of_the_shown_zone() -> None:
+    late = Bucket(DAY_MS - 2 * 3_600_000, 100, 5)
+    try:
+        use_zone(ZoneInfo("Europe/Berlin"))
+        assert calendar_step_s(14_400, 0, DAY_MS) == 3_600
+        days = calendar([late], TARGET, 0, 2 * DAY_MS)
+        # 22:00 UTC is 23:00 there; an hour later is the next day.
+        assert [(d.day, d.total) for d in days][:2] == [
+            (date(1970, 1, 1), 100),
+            (date(1970, 1, 2), 0),
+        ]
+        later = replace(late, start_ms=late.start_ms + 3_600_000)
+        assert calendar([later], TARGET, 0, 2 * DAY_MS)[1].total == 100
+    finally:
+        use_zone(UTC)
+    assert calendar_step_s(14_400, 0, DAY_MS) == 14_400
 
 
 def test_members_of_a_composite_are_weighed() -> None:

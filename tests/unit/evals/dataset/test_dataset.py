@@ -90,6 +90,22 @@ def test_text_that_only_looks_like_a_line_end_does_not_end_a_line(tmp_path: Path
     assert dataset.items[0].messages[0].content == "a\u2028b\x85c"
 
 
+def test_a_missing_folder_is_refused_with_the_datasets_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"expected a dataset folder such as golden_d"):
+        load_dataset(Path("nosuch"))
+    for place in (tmp_path, tmp_path / "golden_datasets"):
+        place.mkdir(exist_ok=True)
+        write(place, [GOOD])
+    with pytest.raises(
+        ConfigurationError,
+        match=r"nosuch is not a folder; datasets here: golden_datasets/sums, sums",
+    ):
+        load_dataset(Path("nosuch"))
+
+
 def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not a folder"):
         load_dataset(tmp_path / "nowhere")

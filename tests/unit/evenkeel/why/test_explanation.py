@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evenkeel import cli
-from evenkeel.why.explanation import RequestWhy, from_runtime, from_store, tell
+from evenkeel.why.explanation import RequestWhy, from_runtime, from_store, id_tail, tell
 
 LEDGER = {"ttft.queue.budget": 4.0, "ttft.prefill.own": 1.0, "decode.decode.own": 0.5}
 SAME: dict[str, Any] = {
@@ -163,3 +163,19 @@ def test_an_error_is_one_line(
     assert cli.main(arguments) == code
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "tail"),
+    [
+        ("…4390755b7409", "4390755b7409"),
+        ("4390755b7409", "4390755b7409"),
+        ("...755b7409", "755b7409"),
+        ("…", ""),
+        ("7409", ""),
+        ("chatcmpl-0123456789abcdef0123456789abcdef", ""),
+        ("0123456789abcdef0123456789abcdef", ""),
+    ],
+)
+def test_the_end_of_an_id_is_told_from_a_whole_one(text: str, tail: str) -> None:
+    assert id_tail(text) == tail

@@ -269,3 +269,21 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_slo_file(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("README.md", b"# evenkeel\n\nWhy was this request slow: who pays?\n"),
+        ("picture.png", b"\x89PNG\r\n"),
+        ("compose.yml", b"services:\n  collector:\n    image: evenkeel\n"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_in_one_line(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"{name} is not an SLO file; expected") as caught:
+        read_slo_file(path)
+    assert "\n" not in str(caught.value)
