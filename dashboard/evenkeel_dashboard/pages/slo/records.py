@@ -111,7 +111,7 @@ def _revoke_form(in_force: list[str]) -> None:
 
 def _show_report() -> None:
     st.html(
-        '<div class="ek-title">Report<small>every SLO over a month of UTC, to download</small></div>'
+        '<div class="ek-title">Report<small>every SLO over a month (UTC), to download</small></div>'
     )
     now = to_datetime(now_ms() * 10**6)
     found = {name: (begin, end) for name, begin, end in months(now)}

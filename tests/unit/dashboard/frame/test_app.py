@@ -52,9 +52,8 @@ def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
 
         use_zone(ZoneInfo("Europe/Berlin"))
         with st.form("f"):
-            st.session_state["sent"] = moment_field(
-                "from", "from", 1_767_319_425_000 + minute * 60_000
-            )
+            now_ms = 1_767_319_425_000 + minute * 60_000
+            st.session_state["sent"] = moment_field("from", "from", now_ms)
             st.form_submit_button("send")
 
     app = AppTest.from_function(form, args=(0,)).run()
