@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-Values = Mapping[str, float] | Mapping[tuple[str, str], float]
+# The value of one label, or of each.
+Labels = TypeVar("Labels", bound=str | tuple[str, ...])
 
 
 class ScrapedMetrics(Collector):
@@ -32,18 +34,24 @@ class ScrapedMetrics(Collector):
         """Return a gauge without labels."""
         return GaugeMetricFamily(f"{self._prefix}{name}", text, value)
 
-    def counters(self, name: str, text: str, labels: str | Sequence[str], values: Values) -> Metric:
+    def counters(
+        self, name: str, text: str, labels: str | Sequence[str], values: Mapping[Labels, float]
+    ) -> Metric:
         """Return a counter for each value; the keys are the values of the labels."""
         names = [labels] if isinstance(labels, str) else list(labels)
         return _fill(CounterMetricFamily(f"{self._prefix}{name}", text, labels=names), values)
 
-    def gauges(self, name: str, text: str, labels: str | Sequence[str], values: Values) -> Metric:
+    def gauges(
+        self, name: str, text: str, labels: str | Sequence[str], values: Mapping[Labels, float]
+    ) -> Metric:
         """Return a gauge for each value; the keys are the values of the labels."""
         names = [labels] if isinstance(labels, str) else list(labels)
         return _fill(GaugeMetricFamily(f"{self._prefix}{name}", text, labels=names), values)
 
 
-def _fill(family: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
+def _fill(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[Labels, float]
+) -> Metric:
     for key, value in sorted(values.items()):
         family.add_metric([key] if isinstance(key, str) else list(key), value)
     return family

@@ -26,10 +26,15 @@ from evenkeel_runtime.response_cache.entry import (
     decode_entry,
     encode_entry,
 )
-from evenkeel_runtime.response_cache.hit_class import HARD_GUARDS, KNOWN_WORDS, NearQuestion
-from evenkeel_runtime.response_cache.judging import judge, know
-from evenkeel_runtime.response_cache.neighbours import (
+from evenkeel_runtime.response_cache.hit_class import (
+    HARD_GUARDS,
+    KNOWN_WORDS,
     NearHit,
+    NearQuestion,
+    judge,
+    know,
+)
+from evenkeel_runtime.response_cache.neighbours import (
     NearMiss,
     Nearness,
     Neighbours,

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -18,8 +19,8 @@ from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.engine_call import EngineCall
 from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.lookup import (
     Details,
     Lookup,
@@ -27,13 +28,14 @@ from evenkeel_runtime.response_cache.lookup import (
     describe_lookup,
     find_outcome,
     look_up,
+    record_unused,
     verdict_word,
 )
-from evenkeel_runtime.response_cache.neighbours import NearHit
+from evenkeel_runtime.response_cache.near_hit_rule import may_serve
 from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
-from evenkeel_runtime.response_cache.replays import PendingReplay, Replays, make_pending
+from evenkeel_runtime.response_cache.replays import EngineCall, PendingReplay, Replays, make_pending
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
@@ -193,7 +195,10 @@ class CachedEngine:
             found = await looking
             run.cache.update(describe_lookup(question, found))
             self._record_outcome(run, question, found)
-        run.cache |= await self._guard(self._compare(question, found, gathered), {})
+        compared: Details = await self._guard(self._compare(question, found, gathered), {})
+        run.cache |= compared
+        if gathered.finish_reason in _KEPT_FINISHES and run.response_cache != "verified":
+            record_unused(self.cache.counts, question, found, compared)
         return found
 
     def _record_outcome(self, run: EngineRun, question: Question, found: Lookup) -> None:
@@ -215,8 +220,8 @@ class CachedEngine:
         if near is None or not vllm_outputs.fits(call.params, near.entry):
             return None
         call.run.cache.update(describe_control(control, near.hit_class))
-        may_serve = question.policy.mode is HitMode.SERVE and control.may_serve(near.hit_class)
-        if may_serve and self._owes_no_replay(call, question, near):
+        queue_replay = partial(self._queue_replay, call, question, near)
+        if may_serve(question.policy, control, near, self._random, queue_replay):
             return self._serve(call, found, "semantic", near.entry)
         return None
 
@@ -294,15 +299,6 @@ class CachedEngine:
         else:
             entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
-
-    def _owes_no_replay(self, call: EngineCall, question: Question, near: NearHit) -> bool:
-        """Queue the replay of a hit to be served, if its turn; return False if there is no room."""
-        wrong_hits = self.cache.control(question.policy).wrong_hits
-        ratio = wrong_hits.replay_ratio
-        if self._random() < ratio and not self._queue_replay(call, question, near, ratio):
-            return False
-        wrong_hits.record_served()
-        return True
 
     def _queue_replay(
         self, call: EngineCall, question: Question, near: NearHit, ratio: float

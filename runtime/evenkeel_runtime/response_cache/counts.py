@@ -14,6 +14,8 @@ class CacheCounts:
         outcomes: Requests by cache outcome (docs/guide/cache.md).
         bypasses: Requests that bypassed the cache, by reason.
         refused: Near hits rejected by a guard, by guard.
+        unused: Near hits neither served nor verified, by the verdict on them: `same`, `different`,
+            or `unjudged`; on routes that may serve or draft.
         verdicts: Comparisons with the model's own answer, by layer and verdict.
         embeddings: Lookups beyond the exact one by embedding outcome, and comparisons dropped
             because the queue was full (docs/guide/cache.md).
@@ -33,6 +35,7 @@ class CacheCounts:
     outcomes: Counter[str] = field(default_factory=Counter)
     bypasses: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    unused: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     embeddings: Counter[str] = field(default_factory=Counter)
     not_kept: Counter[str] = field(default_factory=Counter)
@@ -46,6 +49,22 @@ class CacheCounts:
     stored: int = 0
     deleted: int = 0
     reloads: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def recall_ratio(self) -> float | None:
+        """Share of the equivalent answers found in the cache that were served or verified.
+
+        used / (used + missed): used are the exact, semantic and verified answers. Missed are the
+        near hits not used that the model's own answer agreed with; those not compared count as the
+        compared ones. None without any, or if none was compared.
+        """
+        used = sum(self.outcomes[name] for name in ("exact", "semantic", "verified"))
+        judged = self.unused["same"] + self.unused["different"]
+        num_unused = judged + self.unused["unjudged"]
+        if num_unused and not judged:
+            return None
+        missed = num_unused * self.unused["same"] / judged if judged else 0.0
+        return used / (used + missed) if used + missed else None
 
     def record_saved(self, layer: str, tokens: int, seconds: float) -> None:
         """Count what one hit saved the engine."""

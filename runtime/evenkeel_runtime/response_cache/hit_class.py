@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
+
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.text.agreement import plain_words
+from evenkeel_runtime.text.guards import find_difference, find_stems
 
 # Every word of weight occurs in near questions that have this answer.
 KNOWN_WORDS = "known_words"
@@ -67,6 +73,37 @@ class NearQuestion:
     known: KnownQuestion
 
 
+@dataclass(frozen=True, slots=True)
+class NearHit:
+    """The best entry for a question in other words.
+
+    Attributes:
+        entry: The entry with the near question.
+        hit_class: What decides whether there is enough evidence to serve it.
+        refused_by: The guard that objects to it; None if none does.
+    """
+
+    entry: CacheEntry
+    hit_class: HitClass
+    refused_by: str | None
+
+    @property
+    def similarity(self) -> float:
+        """Cosine of the question and the nearest one with this answer."""
+        return self.hit_class.similarity
+
+
+def judge(
+    question: Question, near: Sequence[NearQuestion], answer: int, entries: Sequence[CacheEntry]
+) -> NearHit:
+    """Return the hit of an answer, from the nearest entries that have it."""
+    objections = [(find_difference(question.text, entry.question), entry) for entry in entries]
+    # Two wordings may differ where a third one agrees with both.
+    refused_by, entry = next((o for o in objections if o[0] is None), objections[0])
+    hit_class = classify(refused_by, find_stems(question.text), near, answer)
+    return NearHit(entry, hit_class, refused_by)
+
+
 def classify(
     guard: str | None, stems: frozenset[str], near: Sequence[NearQuestion], answer: int
 ) -> HitClass:
@@ -102,3 +139,9 @@ def _find_kind(
 
 def _words(near: Iterable[NearQuestion]) -> set[str]:
     return {stem for question in near for stem in question.known.stems}
+
+
+def know(entry: CacheEntry) -> KnownQuestion:
+    """Return what is compared of an entry without reading it."""
+    stems = sorted(map(intern, find_stems(entry.question)))
+    return KnownQuestion(hash(plain_words(entry.text)), tuple(stems))

@@ -7,10 +7,11 @@ from time import perf_counter
 
 from evenkeel import spans
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.hit_class import HitClass
-from evenkeel_runtime.response_cache.neighbours import NearHit
+from evenkeel_runtime.response_cache.hit_class import HitClass, NearHit
+from evenkeel_runtime.response_cache.near_hit_rule import find_status
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.serve_control import ServeControl
 from evenkeel_runtime.response_cache.settings_file import HitMode
@@ -83,11 +84,18 @@ def describe_lookup(question: Question, found: Lookup) -> Details:
 
 
 def describe_control(control: ServeControl, hit: HitClass) -> Details:
-    """Return the span attributes of the evidence on a hit: threshold, bound and limit."""
+    """Return the span attributes of a hit's class: its evidence, bound, limit and status."""
     said: Details = {spans.CACHE_LIMIT: control.limit, spans.CACHE_KIND: hit.kind}
     evidence = control.find(hit)
     if evidence is not None:
         said[spans.CACHE_BOUND] = evidence.bound
+        said[spans.CACHE_ROUTE] = control.route
+        said[spans.CACHE_CLASS_SIMILARITY] = evidence.similarity
+        said[spans.CACHE_CLASS_LEAD] = evidence.lead
+        said[spans.CACHE_CLASS_SEEN] = evidence.seen
+        said[spans.CACHE_CLASS_WRONG] = evidence.wrong
+        said[spans.CACHE_CLASS_LABELLED] = evidence.labelled
+        said[spans.CACHE_CLASS_STATUS] = find_status(control, evidence).value
     if hit.kind in control.served:
         said[spans.CACHE_THRESHOLD] = control.served[hit.kind].similarity
     return said
@@ -97,6 +105,19 @@ def find_outcome(question: Question, found: Lookup) -> str:
     """Return the outcome of a request that the model answered without the cache."""
     has_found = found.exact is not None or found.near is not None
     return "shadow" if has_found and question.policy.mode is HitMode.SHADOW else "miss"
+
+
+def record_unused(counts: CacheCounts, question: Question, found: Lookup, said: Details) -> None:
+    """Count a near hit that was neither served nor verified, by what the model's answer says.
+
+    Args:
+        counts: The counters.
+        question: The question; on routes that only observe, no hit could have been used.
+        found: The lookup.
+        said: The span attributes of the comparison; without a verdict if there was none.
+    """
+    if found.near is not None and question.policy.mode in (HitMode.SERVE, HitMode.DRAFT):
+        counts.unused[str(said.get(spans.CACHE_VERDICT, "unjudged"))] += 1
 
 
 def verdict_word(is_same: bool) -> str:

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS
+from evenkeel_runtime.response_cache.near_hit_rule import find_status
 
 
 class CacheMetrics(ScrapedMetrics):
@@ -54,6 +55,18 @@ class CacheMetrics(ScrapedMetrics):
             ("layer", "verdict"),
             counts.verdicts,
         )
+        yield self.counters(
+            "near_hits_unused",
+            "Near hits neither served nor verified, by the verdict on them",
+            "verdict",
+            counts.unused,
+        )
+        if counts.recall_ratio is not None:
+            yield self.gauge(
+                "recall_ratio",
+                "Share of the equivalent answers found in the cache that were served or verified",
+                counts.recall_ratio,
+            )
         yield self.counter("stored", "Answers stored", counts.stored)
         yield self.counter("deleted", "Entries deleted", counts.deleted)
         reloads = {"applied": 0, "rejected": 0} | dict(counts.reloads)
@@ -61,10 +74,11 @@ class CacheMetrics(ScrapedMetrics):
         yield self.gauge("enabled", "Whether the cache's file enables it", cache.policy.enabled)
         yield self.gauge("indexed", "Questions that can be compared", len(cache.index))
         yield from self._collect_control()
+        yield from self._collect_classes()
 
     def _collect_control(self) -> Iterator[Metric]:
         controls = self._cache.controls
-        # What is served, and what is served first: all classes would be 60 series per route.
+        # What is served, and what is served first.
         current = {
             (route, kind): control.served.get(kind) or min(items, key=lambda item: item.bound)
             for route, control in controls.items()
@@ -91,6 +105,12 @@ class CacheMetrics(ScrapedMetrics):
             {route: hits.bound for route, hits in wrong_hits.items()},
         )
         yield self.gauges(
+            "wrong_hits_found",
+            "Wrong ones among the near hits served since the last reset, found by replays",
+            "route",
+            {route: hits.num_detected for route, hits in wrong_hits.items()},
+        )
+        yield self.gauges(
             "replay_ratio",
             "Share of served near hits that the model answers as well",
             "route",
@@ -108,3 +128,43 @@ class CacheMetrics(ScrapedMetrics):
         )
         limits = {route: control.limit for route, control in controls.items()}
         yield self.gauges("wrong_hit_limit", "Declared limit of that rate", "route", limits)
+
+    def _collect_classes(self) -> Iterator[Metric]:
+        """Yield the evidence of each class that has any: up to 60 per route."""
+        found = {
+            (route, item.kind, f"{item.similarity:g}", f"{item.lead:g}"): (control, item)
+            for route, control in self._cache.controls.items()
+            for item in control.classes
+            if item.seen
+        }
+        labels = ("route", "kind", "cosine", "lead")
+        yield self.gauges(
+            "class_verdicts",
+            "Verdicts on the near hits of a class, labelled ones included",
+            labels,
+            {key: item.seen for key, (_, item) in found.items()},
+        )
+        yield self.gauges(
+            "class_labelled_verdicts",
+            "Of these verdicts, those from labelled pairs",
+            labels,
+            {key: item.labelled for key, (_, item) in found.items()},
+        )
+        yield self.gauges(
+            "class_wrong_verdicts",
+            "Of these verdicts, those in which the model's answer differed",
+            labels,
+            {key: item.wrong for key, (_, item) in found.items()},
+        )
+        yield self.gauges(
+            "class_bound",
+            "Upper bound on the rate of wrong near hits of a class",
+            labels,
+            {key: item.bound for key, (_, item) in found.items()},
+        )
+        yield self.gauges(
+            "class_status",
+            "1 for what happens to the near hits of a class: served, learning or verified",
+            (*labels, "status"),
+            {(*key, find_status(*pair).value): 1.0 for key, pair in found.items()},
+        )

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
-from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.hit_class import HitClass, KnownQuestion
+from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit
 
 # Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
 GRAPH_FROM = 2000
@@ -27,26 +26,6 @@ class Neighbour:
 
     entry_id: str
     similarity: float
-
-
-@dataclass(frozen=True, slots=True)
-class NearHit:
-    """The best entry for a question in other words.
-
-    Attributes:
-        entry: The entry with the near question.
-        hit_class: What decides whether there is enough evidence to serve it.
-        refused_by: The guard that objects to it; None if none does.
-    """
-
-    entry: CacheEntry
-    hit_class: HitClass
-    refused_by: str | None
-
-    @property
-    def similarity(self) -> float:
-        """Cosine of the question and the nearest one with this answer."""
-        return self.hit_class.similarity
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.response_cache import vllm_outputs
-from evenkeel_runtime.response_cache.engine_call import EngineCall
-from evenkeel_runtime.response_cache.neighbours import NearHit
+from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
 
@@ -22,6 +22,17 @@ _MAX_WAITING = 64
 # A server that is never idle would gather no evidence: after this time a replay runs anyway.
 _MAX_WAIT_S = 30.0
 _LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCall:
+    """One call of the engine."""
+
+    run: EngineRun
+    prompt: Any
+    params: Any
+    request_id: str
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

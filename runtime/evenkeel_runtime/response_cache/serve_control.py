@@ -186,6 +186,11 @@ class ServeControl:
         return [item for items in self.evidence.values() for item in items]
 
     @property
+    def route(self) -> str:
+        """The route in the cache's file."""
+        return self._policy.route
+
+    @property
     def similarities(self) -> tuple[float, ...]:
         """The minimum cosines of the classes."""
         return self._policy.similarities

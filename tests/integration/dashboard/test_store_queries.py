@@ -78,6 +78,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "response_cache_counts": {"model": ""},
     "response_cache_details": {},
     "response_cache_bound": {"step_s": 60},
+    "response_cache_classes": {},
     "speculation_gain": {},
     "canary_results": {},
     "control_effect": {"model": "", "step_s": 10, "busy_s": [0], "switched_ms": 0},

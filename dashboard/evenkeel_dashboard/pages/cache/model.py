@@ -59,7 +59,25 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
             "",
             "time the model had taken for these answers",
         ),
+        Tile(
+            "Recall",
+            wording.percent(recall_ratio(details)),
+            "",
+            "answers served or verified / requests whose lookup found an equivalent answer; "
+            "near hits that were not compared count as those that were",
+        ),
     ]
+    replayed = sum(row["num_replayed"] for row in details if row["verdict"])
+    if replayed:
+        wrong = sum(row["num_replayed"] for row in details if row["verdict"] == "different")
+        tiles.append(
+            Tile(
+                "Wrong hits found",
+                f"{wording.count(wrong)} of {wording.count(replayed)}",
+                "",
+                "served near hits that the model answered as well, and answered differently",
+            )
+        )
     bounds = [row["wrong_bound"] for row in _bounded(details)]
     if bounds:
         tiles.append(
@@ -71,6 +89,24 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
             )
         )
     return tiles
+
+
+def recall_ratio(details: Sequence[Row]) -> float | None:
+    """Return the share of the equivalent answers found that were served or verified.
+
+    used / (used + missed). Missed are the near hits not used that the model's own answer agreed
+    with; those not compared count as the compared ones. None without any, or if none was compared.
+    """
+    used = sum(row["num_served"] + row["num_verified"] for row in details)
+    unused = {
+        verdict: sum(row["num_unused"] for row in details if row["verdict"] == verdict)
+        for verdict in ("same", "different", "")
+    }
+    judged = unused["same"] + unused["different"]
+    if unused[""] and not judged:
+        return None
+    missed = unused["same"] * (1 + unused[""] / judged) if judged else 0.0
+    return used / (used + missed) if used + missed else None
 
 
 def _bounded(details: Sequence[Row]) -> list[Row]:
@@ -123,6 +159,23 @@ _REASONS = {
     "embedding_late": "its embedding was not ready in time",
     "embedding_queue_full": "too many embeddings were queued",
 }
+_KINDS = {
+    "known_words": "only words of questions with this answer",
+    "passed_new_word": "a new word",
+    "passed_rival_word": "a word of another answer",
+    "slot_new_word": "a further detail, in a new word",
+    "slot_rival_word": "a further detail, in a word of another answer",
+    "contrast_new_word": "a word that matters differs: a new one",
+    "contrast_rival_word": "a word that matters differs: one of another answer",
+    "numbers": "a number differs",
+    "names": "a name differs",
+    "negation": "one of them is negated",
+}
+_STATUSES = {
+    "served": ("served", "good"),
+    "learning": ("learning: too few verdicts", ""),
+    "verified": ("verified: too many were wrong", "warning"),
+}
 _MODES = {"serve": "answers", "shadow": "shadow", "off": "off"}
 _VERDICTS = {"same": "same answer", "different": "different answer"}
 
@@ -130,6 +183,39 @@ _VERDICTS = {"same": "same answer", "different": "different answer"}
 def reason_words(reason: str) -> str:
     """Return in words why the response cache did not answer; an unknown reason as it is."""
     return _REASONS.get(reason, reason.replace("_", " "))
+
+
+def kind_words(kind: str) -> str:
+    """Return in words what a question's words say about a near hit; an unknown kind as it is."""
+    return _KINDS.get(kind, kind.replace("_", " "))
+
+
+def status_words(row: Row) -> tuple[str, str]:
+    """Return what happens to the near hits of a class, and the level of its badge."""
+    if row["mode"] == "shadow":
+        return "measured: the route is in shadow mode", ""
+    if row["mode"] == "draft" and row["status"] == "served":
+        return "verified: the route only drafts", ""
+    return _STATUSES.get(row["status"], (row["status"], ""))
+
+
+def evidence_words(rows: Sequence[Row]) -> str:
+    """Return where the verdicts on classes come from."""
+    # A kind's classes are nested, so the one with the most verdicts has them all.
+    widest: dict[tuple[str, str], Row] = {}
+    for row in sorted(rows, key=lambda row: float(row["seen"])):
+        widest[row["route"], row["kind"]] = row
+    seen, labelled = (sum(row[name] for row in widest.values()) for name in ("seen", "labelled"))
+    text = (
+        "A verdict compares a cached answer with the model's own. A class is served while the "
+        "upper bound on its rate of wrong hits is below the limit."
+    )
+    if not labelled:
+        return f"{text} All verdicts come from this service's own traffic."
+    return (
+        f"{text} {wording.count(labelled)} of these {wording.count(seen)} verdicts come from "
+        "labelled questions (`evenkeel cache calibrate`), the others from this service's traffic."
+    )
 
 
 def near_miss_words(row: Row) -> str:

@@ -22,6 +22,7 @@ from evenkeel_dashboard.frame.zoom import zoomable
 from evenkeel_dashboard.model.compression import verdict_words as verdict_of_compression
 from evenkeel_dashboard.model.response_cache import outcome_words
 from evenkeel_dashboard.pages.cache.causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
+from evenkeel_dashboard.pages.cache.classes import show_classes
 from evenkeel_dashboard.pages.cache.model import (
     bound_words,
     cache_tiles,
@@ -32,6 +33,7 @@ from evenkeel_dashboard.pages.cache.model import (
 
 _HERE = Path(__file__).parent
 MAX_READ = 500_000
+_MAX_REASONS = 40
 _PERCENT = Scale("%", 100.0)
 _RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio", "verified_ratio")
 _LOOK_FOR = (
@@ -109,6 +111,7 @@ def _body(selection: Selection, by: str) -> None:
     _show_compression(compressed())
     _show_responses(outcomes, details, window)
     if outcomes:
+        show_classes(reading.rows(_HERE / "response_cache_classes.sql", range_of(window)))
         show_near_misses(
             reading.rows(_HERE / "cache_near_misses.sql", {**sliced, "limit": MAX_NEAR_MISSES})
         )
@@ -197,7 +200,7 @@ def _show_responses(
                     Cell(wording.count(row["num_requests"]), is_number=True),
                     Cell(wording.seconds(row["lookup_s"]), is_number=True),
                 ]
-                for row in reasons
+                for row in reasons[:_MAX_REASONS]
             ]
             headers = ("why it did not answer", "mode", "compared", "requests", "lookup")
             st.html(markup.table(headers, rows, "Why it did not answer"))

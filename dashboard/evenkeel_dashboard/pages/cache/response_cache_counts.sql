@@ -1,9 +1,9 @@
--- Response cache lookups over a range by outcome; no rows if it is off.
+-- Response cache lookups over a range by outcome, without replays; no rows if it is off.
 SELECT toString(assumeNotNull(response_cache)) AS outcome, sum(sample_weight) AS num_requests
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND ({model:String} = '' OR model = {model:String})
-    AND isNotNull(response_cache)
+    AND isNotNull(response_cache) AND response_cache != 'replay'
 GROUP BY outcome
 ORDER BY num_requests DESC, outcome

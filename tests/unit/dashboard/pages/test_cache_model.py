@@ -8,9 +8,13 @@ from evenkeel.store import read_query
 from evenkeel_dashboard.pages.cache.model import (
     bound_words,
     cache_tiles,
+    evidence_words,
+    kind_words,
     mode_words,
     near_miss_words,
     reason_words,
+    recall_ratio,
+    status_words,
     verdict_words,
 )
 from evenkeel_dashboard.pages.compare.model import SENTINEL
@@ -20,7 +24,14 @@ COHORT = {
     "num_requests": 10, "input_tokens_sum": 1000, "cached_tokens_sum": 250, "cold_ratio": 0.2,
     "saved_s": 30.0,
 }  # fmt: skip
-DETAIL = {"saved_s": 4.0, "wrong_bound": 0.02, "wrong_limit": 0.05}
+DETAIL = {
+    "saved_s": 4.0, "wrong_bound": 0.02, "wrong_limit": 0.05, "verdict": "", "num_served": 0,
+    "num_verified": 0, "num_unused": 0, "num_replayed": 0,
+}  # fmt: skip
+CLASS = {
+    "route": "*", "kind": "slot_new_word", "mode": "serve", "status": "learning", "seen": 40,
+    "labelled": 0,
+}  # fmt: skip
 
 
 def values(tiles: object) -> dict[str, str]:
@@ -65,3 +76,38 @@ def test_the_bound_in_words() -> None:
 @pytest.mark.parametrize("name", ["cache_cohorts", "prompt_versions"])
 def test_the_drift_sentinel_is_not_user_traffic(name: str) -> None:
     assert f"'{SENTINEL}'" in read_query(query(name))
+
+
+def test_recall_counts_the_near_hits_that_were_not_compared_as_the_others() -> None:
+    assert recall_ratio([DETAIL]) is None
+    used = DETAIL | {"num_served": 5, "num_verified": 3}
+    assert recall_ratio([used]) == 1
+    assert recall_ratio([used, DETAIL | {"num_unused": 4}]) is None, "nothing is known of those"
+    judged = [
+        DETAIL | {"num_unused": 4},
+        DETAIL | {"verdict": "same", "num_unused": 1},
+        DETAIL | {"verdict": "different", "num_unused": 3},
+    ]
+    assert recall_ratio([used, *judged]) == pytest.approx(8 / 10)
+
+
+def test_wrong_hits_are_those_that_replays_found() -> None:
+    outcomes = [{"outcome": "semantic", "num_requests": 9}]
+    replays = [
+        DETAIL | {"verdict": "same", "num_replayed": 8},
+        DETAIL | {"verdict": "different", "num_replayed": 1},
+    ]
+    assert values(cache_tiles([COHORT], outcomes, replays))["Wrong hits found"] == "1 of 9"
+    assert "Wrong hits found" not in values(cache_tiles([COHORT], outcomes, [DETAIL]))
+
+
+def test_a_class_says_what_happens_to_its_hits_and_where_its_evidence_is_from() -> None:
+    assert kind_words("slot_new_word") == "a further detail, in a new word"
+    assert status_words(CLASS) == ("learning: too few verdicts", "")
+    assert status_words(CLASS | {"status": "served"}) == ("served", "good")
+    assert "shadow" in status_words(CLASS | {"status": "served", "mode": "shadow"})[0]
+    assert "only drafts" in status_words(CLASS | {"status": "served", "mode": "draft"})[0]
+    assert "this service's own traffic" in evidence_words([CLASS])
+    assert "30 of these 40 verdicts come from labelled" in evidence_words(
+        [CLASS | {"labelled": 30}]
+    )

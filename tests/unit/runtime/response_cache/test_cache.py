@@ -15,8 +15,8 @@ from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.settings_file import CachePolicy
 from evenkeel_runtime.response_cache.state import CacheState, describe

@@ -10,7 +10,7 @@ from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.gate import Standing
 from evenkeel_runtime.request.hook import enter_engine
-from evenkeel_runtime.response_cache.engine_call import EngineCall
+from evenkeel_runtime.response_cache.replays import EngineCall
 from evenkeel_runtime.wire.caller import Caller
 
 
