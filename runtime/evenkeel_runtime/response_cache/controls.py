@@ -31,11 +31,13 @@ class Controls:
 
     Attributes:
         data_dir: The folder of the evidence; None keeps none.
+        labels: The file of labels; None is the one in that folder.
         file: The evidence of earlier runs; None until loaded.
     """
 
     def __init__(self, counts: CacheCounts, audit: AuditLog, clock: Callable[[], float]) -> None:
         self.data_dir: Path | None = None
+        self.labels: Path | None = None
         self.file: EvidenceFile | None = None
         self._by_route: dict[str, ServeControl] = {}
         self._counts = counts
@@ -85,7 +87,7 @@ class Controls:
         """
         if self.data_dir is None:
             return
-        self.file = EvidenceFile(self.data_dir, hash_model(), model)
+        self.file = EvidenceFile(self.data_dir, hash_model(), model, self.labels)
         for name, reason in self.file.discarded.items():
             self._audit.write("evidence_discarded", file=name, reason=reason)
 

@@ -1,8 +1,9 @@
 """Keep the evidence on near hits over restarts, and load labelled evidence.
 
 Two owner-only files in the data folder: EVIDENCE_FILE, written by the runtime, and LABELS_FILE,
-written by `evenkeel cache calibrate`. Evidence that was collected with another embedding model,
-other classes, other ladders or for another model is discarded, and the reason is logged.
+written by `evenkeel cache calibrate`; the cache's file may name another file of labels. Evidence
+that was collected with another embedding model, other classes, other ladders or for another model
+is discarded, and the reason is logged.
 """
 
 from __future__ import annotations
@@ -108,17 +109,19 @@ class EvidenceFile:
         folder: The data folder.
         embedder: Hash of the embedding model.
         model: Identifies the served weights.
+        labels: The file of labels; None is LABELS_FILE in the folder.
     """
 
-    def __init__(self, folder: Path, embedder: str, model: str) -> None:
+    def __init__(self, folder: Path, embedder: str, model: str, labels: Path | None = None) -> None:
         self._folder = folder
+        labels = labels or folder / LABELS_FILE
         self._collected = Collected(embedder, CLASSES_VERSION, model)
         self.model = model
         # Why evidence was discarded, by file.
         self.discarded: dict[str, str] = {}
-        self._labels = self._read(LABELS_FILE, Labels)
-        self._labels_id = None if self._labels is None else self._hash(LABELS_FILE)
-        self._saved = self._read(EVIDENCE_FILE, _Saved)
+        self._labels = self._read(labels, Labels)
+        self._labels_id = None if self._labels is None else _hash(labels)
+        self._saved = self._read(folder / EVIDENCE_FILE, _Saved)
 
     def open_control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route, with that of earlier runs and labels that apply to it."""
@@ -164,8 +167,8 @@ class EvidenceFile:
         """
         write_private(self._folder / EVIDENCE_FILE, data)
 
-    def _read(self, name: str, kind: type[_T]) -> _T | None:
-        path = self._folder / name
+    def _read(self, path: Path, kind: type[_T]) -> _T | None:
+        name = path.name
         try:
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError(f"larger than {_MOST_BYTES} bytes")
@@ -185,12 +188,13 @@ class EvidenceFile:
             return None
         return found
 
-    def _hash(self, name: str) -> str:
-        return hashlib.sha256((self._folder / name).read_bytes()).hexdigest()[:16]
-
     def _discard(self, name: str, reason: str) -> None:
         self.discarded[name] = reason
         logger.warning("evidence of the response cache discarded: %s: %s", name, reason)
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def write_private(path: Path, data: bytes) -> None:

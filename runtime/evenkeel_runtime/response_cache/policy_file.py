@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 # What the cache is built from at the start.
 NEEDS_RESTART = frozenset(
     "backend redis_url redis_prefix redis_timeout_s qdrant_url qdrant_api_key qdrant_collection "
-    "qdrant_timeout_s embedding_timeout_s max_bytes audit_log".split()
+    "qdrant_timeout_s embedding_timeout_s max_bytes labels audit_log".split()
 )
 _EVERY_S = 1.0
 _SEMANTIC = "semantic"

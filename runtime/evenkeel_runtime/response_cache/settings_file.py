@@ -101,6 +101,8 @@ class CachePolicy(_Model):
         max_entry_bytes: Largest answer that is stored.
         static_ttl_s: How long answers of the static class live.
         dynamic_ttl_s: How long answers of the dynamic class live.
+        labels: File of labelled near hits to begin with, as `evenkeel cache calibrate` writes it,
+            relative to this file; instead of the one in the data folder.
         audit_log: File that logs each change to what is served and each deletion, relative to the
             data folder.
         shows_texts: Whether the list of near misses shows questions.
@@ -122,6 +124,7 @@ class CachePolicy(_Model):
     max_entry_bytes: int = Field(default=256 * 1024, ge=1024)
     static_ttl_s: float = Field(default=24 * 3600, gt=0, le=24 * 3600)
     dynamic_ttl_s: float = Field(default=600, ge=300, le=900)
+    labels: Path | None = None
     audit_log: Path = Path("cache-audit.jsonl")
     shows_texts: bool = False
     user_words: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.embedding import Encoder, load_encoder
-from evenkeel.errors import MissingPartError
+from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.secret_text import read_secret
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.audit import AuditLog
@@ -45,9 +45,22 @@ def open_cache(path: Path, data_dir: Path) -> OpenedCache:
     audit = AuditLog(data_dir / policy.audit_log)
     cache = ResponseCache(policy, _open_backend(policy), encoder, audit)
     cache.controls.data_dir = None if encoder is None else data_dir
+    cache.controls.labels = _find_labels(path, policy)
     watched = PolicyFile(file, cache, knowledge)
     rejections.append(watched.record_rejection)
     return OpenedCache(cache, watched)
+
+
+def _find_labels(path: Path, policy: CachePolicy) -> Path | None:
+    if policy.labels is None:
+        return None
+    labels = path.parent / policy.labels
+    if not labels.is_file():
+        raise ConfigurationError(
+            f"labels is {policy.labels}, but {labels} is not a file ({path}); write it with "
+            "`evenkeel cache calibrate`"
+        )
+    return labels
 
 
 def load_index() -> Encoder:
