@@ -17,6 +17,8 @@ WINDOW_SCALE = "1/120"
 CONTROL_FILE = "control.toml"
 SLO_FILE = "slos.yaml"
 PRICE_FILE = "prices.toml"
+# Written by `evenkeel cache calibrate golden_datasets/support --data-dir demo/evenkeel_demo`.
+LABELS_FILE = "cache-labels.json"
 # The default, one request in a thousand, would hardly show up within minutes.
 CANARY_RATIO = "0.05"
 
@@ -178,7 +180,7 @@ def write_files(data_dir: Path, receiver_url: str) -> Path:
         data_dir: The demo's folder.
         receiver_url: The demo's webhook receiver.
     """
-    for name in ("cache.toml", "compression.toml", "live.toml", PRICE_FILE):
+    for name in ("cache.toml", LABELS_FILE, "compression.toml", "live.toml", PRICE_FILE):
         _write(data_dir, name, {})
     write_control_file(data_dir, "dry-run")
     values = {"RECEIVER_URL": receiver_url, "WINDOW_SCALE": WINDOW_SCALE}

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from evenkeel import cli
-from evenkeel_demo.parts import DemoLocation, Endpoints, Ports, live_evaluation
+from evenkeel.embedding import hash_model
+from evenkeel_demo.parts import DemoLocation, Endpoints, Ports, live_evaluation, write_files
 from evenkeel_demo.settings import DemoSettings
 from evenkeel_demo.stage import port_of
+from evenkeel_runtime.response_cache.evidence_file import EvidenceFile
+from evenkeel_runtime.response_cache.settings_file import read_policy
 
 LOCATION = DemoLocation("127.0.0.1", Ports(), Path("/demo"), Endpoints.on("127.0.0.1", Ports()))
 
@@ -25,6 +28,17 @@ def test_the_files_get_a_folder_for_themselves(tmp_path: Path) -> None:
     assert cli.main(["demo", "--write-files", "--data-dir", str(folder)]) == 0
     assert (folder / "slos.yaml").is_file()
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_the_cache_begins_with_labels_that_apply_to_it(tmp_path: Path) -> None:
+    write_files(tmp_path, "http://127.0.0.1:1/")
+    policy = read_policy(tmp_path / "cache.toml")
+    assert policy.labels is not None
+    file = EvidenceFile(tmp_path, hash_model(), "demo", tmp_path / policy.labels)
+    assert file.discarded == {}, "write the labels anew (parts.LABELS_FILE)"
+    control = file.open_control(policy.find_route("popular"))
+    assert min(item.bound for item in control.classes) < control.limit
+    assert not control.served, "verdicts on traffic come first"
 
 
 def test_running_parts_need_the_folder_that_they_read(

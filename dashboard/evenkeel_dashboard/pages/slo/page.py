@@ -18,7 +18,7 @@ from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
-from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.selection import FILTERS, Selection
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
