@@ -24,7 +24,8 @@ def measure(
     """Set a visit's deadline by the prompt tokens to compute; return what this prompt may use.
 
     A request may have several prompts, all measured before the first is let in. What is measured
-    after that (the steps of a beam search) changes neither its deadline nor its blocks.
+    after that (the steps of a beam search, whose prompts grow with the answer) changes neither its
+    deadline nor its blocks, and is not refused: the answer is under way.
 
     Args:
         control: Admission control.
@@ -46,7 +47,7 @@ def measure(
         uncached = cost.uncached if known is None else known.uncached
         limit_s = visit.late_s - visit.arrived_s
         visit.due_s = visit.late_s + control.longer_s(limit_s, uncached)
-    if cost.excess is not None:
+    if cost.excess is not None and is_waiting:
         message = (
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "
             f"{cost.excess} tokens here (context_tokens); shorten the prompt"

@@ -37,8 +37,8 @@ _MAX_REASONS = 40
 _PERCENT = Scale("%", 100.0)
 _RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio", "verified_ratio")
 _LOOK_FOR = (
-    "Look at how much of the prompts was found in the cache, then at why the rest was computed; "
-    "below, at the answers reused, and the bound on wrong ones."
+    "Start with the share of prompt tokens found in the prefix cache and why the rest had to be "
+    "computed. Below: the answers that were reused, and how many of those can be wrong."
 )
 _BY = {"prompt": "prompt version", "tenant": "tenant", "model": "model"}
 

@@ -47,7 +47,7 @@ from evenkeel_dashboard.pages.engine.steps import show_steps
 
 ENGINES = {"": "all", **{name: each.title for name, each in known_engines().items()}}
 _LOOK_FOR = (
-    "Look at what the banner says limits the engine, and at the evidence for it; then at why "
+    "The banner names what limits the engine; the table shows the evidence. Then check why "
     "requests wait, and whether speculation pays."
 )
 _STEP_RECORDS = (

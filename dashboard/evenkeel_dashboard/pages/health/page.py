@@ -67,8 +67,8 @@ _CHANGES_MS = 7 * 86_400_000
 # A range that ended longer ago is in the past.
 _PAST_MS = 120_000
 _LOOK_FOR = (
-    "Look at the banner first. If it is red, click it for who burned the budget, or an alert's top "
-    "cause for a request that shows why."
+    "The banner says whether the service is healthy. If it is red, click it to see who burned the "
+    "error budget, or click an alert's top cause to see why on one of its requests."
 )
 STACKS = {"all": "whole request", "first": "to first token"}
 

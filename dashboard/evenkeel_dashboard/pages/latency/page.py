@@ -57,8 +57,8 @@ from evenkeel_dashboard.pages.latency.model import (
 
 SHOWN = ("p50", "p95", "p99")
 _LOOK_FOR = (
-    "Look for when the lines cross the dashed objective, split them by tenant or prompt to see "
-    "for whom, and click a point or cell to see its requests."
+    "See when the lines cross the dashed objective. Split them by tenant or prompt to see who is "
+    "affected, and click a point or a cell to see its requests."
 )
 _FILTER_OF = {"model": "model", "tenant": "tenant", "slo_class": "slo_class", "prompt": "prompt"}
 
