@@ -55,7 +55,9 @@ def _body(selection: Selection) -> None:
     told = delivery_words(book["notifications"]) if book else ""
     counted = f"{len(found)} alert{'' if len(found) == 1 else 's'} in this range"
     as_of = f"data as of {wording.clock_ms(now_ms())} · {counted}"
-    look = "Read why it burns, then open an example to see where its time went. " if found else ""
+    look = (
+        "Read why it is firing, then open an example to see where its time went. " if found else ""
+    )
     reason = look + (f"Notifications: {told}." if told else "")
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
     if problem:

@@ -169,6 +169,19 @@ def test_all_prompts_of_a_request_count() -> None:
     assert measure(control, range(500, 600))[1].cached == 0
 
 
+def test_a_beam_search_under_way_is_not_refused_for_its_length() -> None:
+    control = make()
+    visit, first = measure(control, range(198), 20, route="agent")
+    assert first.max_tokens == 2
+    control.enter(visit)
+    # Each step's prompt has the answer so far.
+    for size in (199, 200, 201):
+        step = measure_prompt(control, visit, range(size), "", 1)
+        assert step.max_tokens == 1
+    assert not control.counts.refused
+    control.leave(visit, 201)
+
+
 def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
     async def scenario() -> None:
         control = make(FILE.replace("queue_deadline_s = 0.05", "queue_deadline_s = 30"))
