@@ -44,10 +44,12 @@ class BoardSql:
     Attributes:
         file: The query, with the data source's macros.
         series: The column that names the series; empty if each column is a series of its own.
+        column: Replaces `{column}` in the query.
     """
 
     file: Path
     series: str = ""
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Variable:
 
     Attributes:
         name: As in `$name`.
-        query: `label_values(…)`, or a file with one column.
+        query: `label_values(…)`, or a file with one column; the name replaces `{column}` in it.
         description: Shown next to the menu.
     """
 

@@ -136,7 +136,9 @@ def _reference(source: Source) -> models.DataSourceRef:
 def _menu(variable: Variable) -> dashboards.QueryVariable:
     is_store = isinstance(variable.query, Path)
     source = Source.CLICKHOUSE if is_store else Source.PROMETHEUS
-    text = _statement(variable.query) if isinstance(variable.query, Path) else variable.query
+    text = variable.query
+    if isinstance(text, Path):
+        text = _statement(text, variable.name)
     builder = (
         dashboards.QueryVariable(variable.name)
         .description(variable.description)
@@ -152,9 +154,9 @@ def _menu(variable: Variable) -> dashboards.QueryVariable:
     return builder if is_store else builder.all_value(".+")
 
 
-def _statement(file: Path) -> str:
-    """Return a query without the comment at its top."""
-    lines = read_query(file).splitlines()
+def _statement(file: Path, column: str) -> str:
+    """Return a query for a column, if it has a place for one, without the comment at its top."""
+    lines = read_query(file).replace("{column}", column).splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 
@@ -177,8 +179,8 @@ def _panel(panel: Panel, dashboard_url: str) -> Panels:
                 else:
                     target.range()
                 builder.with_target(target)
-            case BoardSql(file, series):
-                sql = ClickHouseQuery(_statement(file), ref_id, is_series)
+            case BoardSql(file, series, column):
+                sql = ClickHouseQuery(_statement(file, column), ref_id, is_series)
                 builder.with_target(_Built(sql))
                 if series:
                     builder.display_name(f"${{__field.labels.{series}}}")

@@ -25,9 +25,9 @@ _COUNTED = (
     ("cached_ratio", "percentunit"),
 )
 
-TENANT = Variable("tenant", _HERE / "board_tenants.sql", "Tenants with requests in the range")
-MODEL = Variable("model", _HERE / "board_models.sql", "Requested models")
-ROUTE = Variable("route", _HERE / "board_routes.sql", "Routes, as callers name them")
+TENANT = Variable("tenant", _HERE / "board_values.sql", "Tenants with requests in the range")
+MODEL = Variable("model", _HERE / "board_values.sql", "Requested models")
+ROUTE = Variable("route", _HERE / "board_values.sql", "Routes, as callers name them")
 
 _TRAFFIC = BoardRow(
     "Traffic",
@@ -62,19 +62,19 @@ _LATENCY = BoardRow(
         Panel(
             "Time to first token",
             "Quantiles of arrival to first token, queue included.",
-            (BoardSql(_HERE / "board_ttft.sql"),),
+            (BoardSql(_HERE / "board_quantiles.sql", column="ttft_s"),),
             "s",
         ),
         Panel(
             "Gap between tokens (ITL p99)",
             "Quantiles over requests of each request's 99th percentile.",
-            (BoardSql(_HERE / "board_itl.sql"),),
+            (BoardSql(_HERE / "board_quantiles.sql", column="itl_p99_s"),),
             "s",
         ),
         Panel(
             "End to end",
             "Quantiles of arrival to end.",
-            (BoardSql(_HERE / "board_e2e.sql"),),
+            (BoardSql(_HERE / "board_quantiles.sql", column="e2e_s"),),
             "s",
         ),
         Panel(

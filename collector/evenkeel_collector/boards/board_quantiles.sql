@@ -1,5 +1,5 @@
--- Quantiles of `itl_p99_s`, merged from the minutes' digests.
-WITH quantilesTDigestMerge(0.5, 0.95, 0.99)(itl_p99_s) AS merged
+-- Quantiles of a latency, `{column}`, merged from the minutes' digests.
+WITH quantilesTDigestMerge(0.5, 0.95, 0.99)({column}) AS merged
 SELECT
     $__timeInterval(minute) AS time,
     if(isNaN(merged[1]), NULL, merged[1]) AS p50,
