@@ -17,9 +17,9 @@ PHASES = (
     (DemoPhase.POPULAR, 1.0),
 )
 RATES = {
-    DemoPhase.HEALTHY: Rates(per_s=6.0),
+    DemoPhase.HEALTHY: Rates(per_s=6.0, popular_ratio=0.3),
     DemoPhase.CROWDED: Rates(per_s=6.0, crowd_every_s=0.5),
-    DemoPhase.RECOVERED: Rates(per_s=3.0),
+    DemoPhase.RECOVERED: Rates(per_s=3.0, popular_ratio=0.3),
     DemoPhase.CONTROLLED: Rates(per_s=6.0, crowd_every_s=0.5),
     DemoPhase.POPULAR: Rates(per_s=6.0, popular_ratio=0.7),
 }
