@@ -41,6 +41,8 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("compare", "compare", {"measure": "e2e", "a": "support@1", "b": "support@2"}),
     ("explore", "explore", {"order": "ttft"}),
     ("evals", "evals", {}),
+    ("sessions", "sessions", {}),
+    ("cost", "cost", {}),
 )
 COLOURS = (128, 64, 32, 16)
 MAX_BYTES = 150_000

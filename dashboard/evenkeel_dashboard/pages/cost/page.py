@@ -36,8 +36,8 @@ from evenkeel_dashboard.pages.cost.model import (
 
 MAX_COHORTS = 40
 _LOOK_FOR = (
-    "Look for who the bill grew with, then at what it paid for nothing: cancelled and failed "
-    "answers cost as much as good ones. Click a name to see its part of the bill."
+    "See whose part of the bill grew, then what was paid for nothing: cancelled and failed answers "
+    "cost as much as good ones. Click a name to see its part of the bill."
 )
 
 
