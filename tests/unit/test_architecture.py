@@ -131,7 +131,7 @@ ROOMS = {
         "pages.cost": ["draw", "frame"],
         "pages.engine": ["draw", "frame", "model"],
         "pages.evals": ["draw", "frame"],
-        "pages.explore": ["draw", "frame"],
+        "pages.explore": ["draw", "frame", "model"],
         "pages.health": ["draw", "frame", "model"],
         "pages.latency": ["draw", "frame", "model"],
         "pages.request": ["draw", "frame", "model"],
