@@ -9,8 +9,9 @@ TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 demo: .venv/.runtime-installed
 	$(BIN)/evenkeel demo
 
+# Two processes; tests that share a server stay together (tests/conftest.py).
 test: .venv/.dev-installed
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 check: .venv/.dev-installed
 	$(BIN)/ruff check .

@@ -25,6 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite the golden files")
 
 
+# Servers that all tests share. Tests that use one run in the same process, others with their file.
+SHARED = ("served_model", "equipped", "platform")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        group = next((name for name in SHARED if name in names), item.location[0])
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
     """In CI a skipped test is a failed one: what was not run was not proved."""
