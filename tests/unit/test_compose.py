@@ -58,7 +58,7 @@ def test_monitoring_and_gpu_start_only_when_asked_for() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("service", SERVICES.keys() - OURS.keys())
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - OURS.keys()))
 def test_images_of_others_have_a_tag_of_one_version(service: str) -> None:
     assert re.fullmatch(r"[\w./-]+:v?\d+\.\d[\w.-]*", SERVICES[service]["image"])
 

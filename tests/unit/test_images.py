@@ -170,7 +170,7 @@ def test_who_reads_the_files_waits_until_they_are_written(service: str) -> None:
     assert "files" in found
 
 
-@pytest.mark.parametrize("service", SERVICES.keys() - ENDING)
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - ENDING))
 def test_each_service_restarts_is_bounded_and_is_asked_for_its_health(service: str) -> None:
     described = SERVICES[service]
     assert described["restart"] == "unless-stopped"
