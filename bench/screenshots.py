@@ -94,11 +94,13 @@ def main() -> int:
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A collector and a dashboard on a demo's folder; its URL, and its last minutes as a range."""
+    price_file = folder / "prices.toml"
+    prices = ["--prices", str(price_file)] if price_file.is_file() else []
     with ExitStack() as stack:
         collector = started(
             stack, "collect", "--json", "--data-dir", str(folder / "collector"), "--http-port",
             "0", "--grpc-port", "0", "--query-port", "0", "--slos", str(folder / "slos.yaml"),
-            "--prompts-dir", "prompts",
+            "--prompts-dir", "prompts", *prices,
         )  # fmt: skip
         assert collector.stdout is not None
         addresses = json.loads(collector.stdout.readline())

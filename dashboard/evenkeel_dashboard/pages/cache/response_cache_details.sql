@@ -1,6 +1,6 @@
 -- Details of the response cache's answers, from the spans of the requests it looked up. Unused are near
 -- hits neither served nor verified, on routes that may use them; replayed are the model's own answers to
--- requests that the cache answered.
+-- requests that the cache answered. The bound is that of near hits served.
 SELECT
     SpanAttributes['evenkeel.cache.mode'] AS mode,
     SpanAttributes['evenkeel.cache.reason'] AS reason,
@@ -16,9 +16,11 @@ SELECT
     sum(toUInt64OrZero(SpanAttributes['evenkeel.cache.saved_tokens'])) AS saved_tokens,
     avgOrNull(toFloat64OrNull(SpanAttributes['evenkeel.cache.lookup_s'])) AS lookup_s,
     argMaxIf(toFloat64OrNull(SpanAttributes['evenkeel.cache.bound']), Timestamp,
-        SpanAttributes['evenkeel.cache.bound'] != '') AS wrong_bound,
+        SpanAttributes['evenkeel.cache.bound'] != ''
+            AND SpanAttributes['evenkeel.response_cache'] IN ('semantic', 'replay')) AS wrong_bound,
     argMaxIf(toFloat64OrNull(SpanAttributes['evenkeel.cache.limit']), Timestamp,
-        SpanAttributes['evenkeel.cache.limit'] != '') AS wrong_limit
+        SpanAttributes['evenkeel.cache.limit'] != ''
+            AND SpanAttributes['evenkeel.response_cache'] IN ('semantic', 'replay')) AS wrong_limit
 FROM spans
 WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
