@@ -210,6 +210,19 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     pipeline_parallel: Annotated[
         int | None, InStore("stages of layers", spans.ENGINE_PIPELINE_PARALLEL)
     ] = None
+    engine_s: Annotated[
+        float | None, InStore("s of the engine's steps that this request is charged with")
+    ] = None
+    engine_wasted_s: Annotated[
+        float | None,
+        InStore("of those, s after the client left, of repeated prefill and rejected drafts"),
+    ] = None
+    engine_saved_prefix_s: Annotated[
+        float | None, InStore("s of the engine that cached prompt tokens saved, by the cost model")
+    ] = None
+    engine_saved_drafts_s: Annotated[
+        float | None, InStore("s of the engine that accepted drafts saved, by the cost model")
+    ] = None
     sample_weight: Annotated[
         float,
         InStore(

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from time import monotonic_ns
 
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.exporter.record import FinishedRequest
@@ -56,6 +57,8 @@ class Explainer:
         asked = [self._ask(request) for request in requests]
         for request, answer in zip(requests, asked, strict=True):
             request.explanation = self._explain(request.seen, answer)
+            if self._reader is not None and not request.seen.reached_engine:
+                request.seen.engine_s = 0.0
 
     def keep(self, request: FinishedRequest) -> None:
         """Count a complete request, and store its explanation for `/why`."""
@@ -131,6 +134,7 @@ def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
         if row is None:
             continue
         totals, is_idle = history.totals, not history.num_live
+        spent = history.account.read(monotonic_ns())
         figures.append(
             EngineFigures(
                 engine=number,
@@ -155,6 +159,13 @@ def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
                 recent_acceptance_ratio=totals.recent_acceptance_ratio,
                 recent_hit_ratio=totals.recent_hit_ratio,
                 cost_error_ratio=history.cost.error_ratio,
+                seconds_by_kind={
+                    "requests": spent.requests_s,
+                    "other": spent.other_s,
+                    "between": spent.between_s,
+                    "idle": spent.idle_s,
+                    "unrecorded": spent.unrecorded_s,
+                },
             )
         )
     return figures

@@ -60,6 +60,9 @@ class FinishedRequest:
         _complete(self.seen, self.phases, max_emissions, self.explanation)
         if self.explanation is not None:
             self.explanation.fill(self.seen)
+        if self.seen.status is Status.ABORTED and not self.seen.delivered_tokens:
+            # The client got nothing of what was computed for it.
+            self.seen.engine_wasted_s = self.seen.engine_s
 
 
 def _complete(

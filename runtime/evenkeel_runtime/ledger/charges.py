@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from evenkeel_runtime.ledger.cost import FloatArray
+from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.ledger.prices import PricedSteps
 from evenkeel_runtime.ledger.rivals import Rival, find_rivals
 from evenkeel_runtime.ledger.shares import awaited_columns, prefill_ratio, share_out
@@ -129,6 +130,7 @@ class Ledger:
         verified: For each step that generated tokens for it, in order: tokens generated, drafted
             and accepted; empty if it never had drafts, or if records are missing.
         aftermath: Work done after its client disconnected; None if it stayed.
+        engine: What it cost the engine; None if records of its steps are missing.
     """
 
     seconds: Mapping[str, float]
@@ -140,6 +142,7 @@ class Ledger:
     accepted_by_step: tuple[int, ...] = ()
     verified: tuple[tuple[int, int, int], ...] = ()
     aftermath: Aftermath | None = None
+    engine: EngineSeconds | None = None
 
     @property
     def shared_by(self) -> str:

@@ -39,6 +39,11 @@ class Explanation:
             record.cancel_steps = ledger.aftermath.num_steps
             record.cancel_tokens = ledger.aftermath.tokens
             record.cancel_s = ledger.aftermath.seconds
+        if ledger.engine is not None:
+            record.engine_s = ledger.engine.spent_s
+            record.engine_wasted_s = ledger.engine.wasted_s
+            record.engine_saved_prefix_s = ledger.engine.saved_by_prefix_s
+            record.engine_saved_drafts_s = ledger.engine.saved_by_drafts_s
         if self.prefix is not None:
             self.prefix.fill(record)
 

@@ -122,8 +122,15 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
     steps = HistogramMetricFamily(
         f"{_ENGINE}step_duration_seconds", "Duration of engine steps", labels=["engine"]
     )
+    seconds = CounterMetricFamily(
+        f"{_ENGINE}seconds",
+        "Engine time by kind since its first request; the kinds add up",
+        labels=["engine", "kind"],
+    )
     for engine in engines:
         name = str(engine.engine)
+        for kind, spent_s in engine.seconds_by_kind.items():
+            seconds.add_metric([name, kind], spent_s)
         requests.add_metric([name, "running"], engine.num_running)
         requests.add_metric([name, "waiting"], engine.num_waiting)
         blocks.add_metric([name, "live"], engine.blocks_live)
@@ -134,7 +141,7 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
         preemptions.add_metric([name], engine.num_preempted)
         buckets = _cumulate(STEP_BOUNDS_S, engine.steps_by_duration)
         steps.add_metric([name], buckets, engine.step_seconds)
-    yield from (requests, blocks, tokens, preemptions, steps)
+    yield from (requests, blocks, tokens, preemptions, steps, seconds)
 
 
 def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:

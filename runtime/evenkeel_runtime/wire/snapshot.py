@@ -95,6 +95,7 @@ class EngineFigures:
     recent_acceptance_ratio: float | None
     recent_hit_ratio: float | None
     cost_error_ratio: float | None
+    seconds_by_kind: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

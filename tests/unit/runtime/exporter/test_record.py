@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from evenkeel.spans import Status
 from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.ledger.charges import Ledger
+from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import find_phases
 from evenkeel_runtime.wire.frames import EngineSetup
@@ -60,6 +61,22 @@ def test_a_request_says_how_its_engine_computes() -> None:
     assert attributes["evenkeel.engine.kv_cache_dtype"] == "fp8"
     assert attributes["evenkeel.engine.tensor_parallel"] == 2
     assert "evenkeel.engine.dtype" not in complete(STREAMED, 100).to_attributes()
+
+
+def test_a_request_says_what_it_cost_the_engine() -> None:
+    spent = EngineSeconds(0.05, 0.01, 0.03, 0.2, 0.004)
+    record = complete(STREAMED, 100, Ledger({}, engine=spent))
+    assert (record.engine_s, record.engine_wasted_s) == (0.05, 0.01)
+    assert (record.engine_saved_prefix_s, record.engine_saved_drafts_s) == (0.2, 0.004)
+    assert complete(STREAMED, 100, Ledger({})).engine_s is None
+
+
+def test_all_that_an_aborted_request_cost_is_wasted_if_the_client_got_nothing() -> None:
+    spent = Ledger({}, engine=EngineSeconds(0.05, 0.01))
+    unseen = replace(AT_ONCE, status=Status.ABORTED, delivered_tokens=0)
+    assert complete(unseen, 100, spent).engine_wasted_s == 0.05
+    seen = replace(STREAMED, status=Status.ABORTED, delivered_tokens=2)
+    assert complete(seen, 100, spent).engine_wasted_s == 0.01
 
 
 def test_a_streamed_request() -> None:

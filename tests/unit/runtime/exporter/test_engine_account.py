@@ -1,0 +1,137 @@
+"""Every second of an engine belongs to one kind, and the kinds add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenkeel_runtime.exporter.engine_account import EngineTime
+from evenkeel_runtime.exporter.step_history import StepHistory
+from evenkeel_runtime.ledger.charges import RequestTimes
+from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
+from evenkeel_runtime.wire.steps import Arrived, Batch, Left, RequestEvent
+from tests.unit.runtime.wire.step_builder import MS, Part, Step, decode, pack, prefill
+
+ALL_DAY = RequestTimes(0, 10**18)
+
+
+def history() -> StepHistory:
+    return StepHistory(1 << 20, 100)
+
+
+def batch(
+    sequence: int, steps: list[Step] | None = None, *events: RequestEvent, lost_steps: int = 0
+) -> Batch:
+    table, entries = pack(steps or [])
+    return Batch(0, sequence, lost_steps, table, entries, events)
+
+
+def arrived(number: int, ms: float) -> Arrived:
+    return Arrived(number, int(ms * MS), 20, f"r{number}-deadbeef")
+
+
+def left(number: int, ms: float) -> Left:
+    return Left(number, int(ms * MS))
+
+
+def read(past: StepHistory, now_ms: float = 0) -> EngineTime:
+    return past.account.read(int(now_ms * MS))
+
+
+def engine_seconds(past: StepHistory, number: int, **times: int) -> EngineSeconds | None:
+    request = past.find_request(f"r{number}", ALL_DAY, 1)
+    assert request is not None
+    return past.charge(RequestTimes(0, 10**18, **times), request, 0).engine
+
+
+def test_the_kinds_add_up_to_the_time_since_the_first_request() -> None:
+    past = history()
+    past.add(batch(0, [Step(102, 110, [prefill(0, 20)])], arrived(0, 100)))
+    past.add(batch(1, [Step(111, 115, [decode(0)])], left(0, 115)))
+    past.add(batch(2, [Step(515, 525, [prefill(1, 20)])], arrived(1, 515), left(1, 525)))
+    seen = read(past)
+    assert seen.requests_s == pytest.approx(0.022)
+    assert seen.between_s == pytest.approx(0.003)
+    assert seen.idle_s == pytest.approx(0.4)
+    assert (seen.other_s, seen.unrecorded_s) == (0, 0)
+    assert seen.total_s == pytest.approx(0.425)
+
+
+def test_idle_time_grows_while_nothing_arrives_and_never_shrinks() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0), left(0, 10)))
+    assert read(past, 1_000).idle_s == 0
+    before = read(past, 10_010).idle_s
+    assert before == pytest.approx(8)
+    # The record of an arrival comes a little later than the arrival.
+    past.add(batch(1, [], arrived(1, 9_900)))
+    assert read(past, 10_100).idle_s == pytest.approx(9.89)
+
+
+def test_a_step_of_requests_that_nobody_knows_is_other_work() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    past.add(batch(1, [Step(10, 14, [decode(9)])]))
+    assert read(past).other_s == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "lost_steps"), [(2, 0), (1, 3)], ids=["a lost batch", "steps that were not sent"]
+)
+def test_lost_records_are_said_and_not_guessed(sequence: int, lost_steps: int) -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    lossy = [Step(30, 40, [decode(0), prefill(1, 10)])]
+    past.add(
+        batch(sequence, lossy, arrived(1, 29), left(0, 40), left(1, 40), lost_steps=lost_steps)
+    )
+    assert read(past).unrecorded_s == pytest.approx(0.02)
+    assert read(past).total_s == pytest.approx(0.04)
+    assert engine_seconds(past, 0) is None
+    later = engine_seconds(past, 1)
+    assert later is not None
+    assert later.spent_s > 0
+
+
+def test_the_time_while_an_engine_restarts_is_unrecorded() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    past.add(batch(1))
+    past.add(batch(0, [Step(500, 510, [prefill(0, 20)])], arrived(0, 500)))
+    assert read(past).unrecorded_s == pytest.approx(0.49)
+
+
+def test_an_abort_during_a_step_counts_no_second_twice() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0), left(0, 4)))
+    past.add(batch(1, [Step(20, 30, [prefill(1, 20)])], arrived(1, 20)))
+    assert read(past).total_s == pytest.approx(0.03)
+    assert read(past).idle_s == pytest.approx(0.01)
+
+
+def test_requests_are_charged_with_all_of_their_steps() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 15), prefill(1, 5)])], arrived(0, 0), arrived(1, 0)))
+    past.add(batch(1, [Step(10, 14, [decode(0), decode(1)])], left(0, 14), left(1, 14)))
+    shares = [engine_seconds(past, number) for number in (0, 1)]
+    assert all(each is not None for each in shares)
+    # Until the cost model is tested, every token counts the same.
+    assert [each.spent_s for each in shares if each] == pytest.approx([0.0095, 0.0045])
+    assert [each.saved_by_prefix_s for each in shares if each] == [None, None]
+
+
+def test_work_after_the_client_left_is_wasted() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 15)])], arrived(0, 0)))
+    past.add(batch(1, [Step(10, 14, [decode(0)]), Step(14, 18, [decode(0)])], left(0, 18)))
+    seen = engine_seconds(past, 0, client_left_ns=12 * MS)
+    assert seen is not None
+    assert (seen.spent_s, seen.wasted_s) == pytest.approx((0.018, 0.008))
+
+
+def test_prefill_after_a_preemption_is_wasted() -> None:
+    past = history()
+    again = Part(0, 0, prefill=20, recomputed=20)
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)]), Step(10, 20, [again])], arrived(0, 0)))
+    seen = engine_seconds(past, 0)
+    assert seen is not None
+    assert (seen.spent_s, seen.wasted_s) == pytest.approx((0.02, 0.01))
