@@ -21,13 +21,27 @@ class LatencyMetric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply with its score, its trace and span ids, and its late check results by digest."""
+    """One reply with its score.
+
+    Attributes:
+        reply: The reply.
+        score: Its score.
+        trace_id: Id of its trace.
+        span_id: Id of its span.
+        checks: Late check results by digest.
+        model: The model that answered, if it is not that of the whole side.
+        cost: What the answer cost; None if that is not known.
+        cost_problem: Why it is not known.
+    """
 
     reply: Reply
     score: Score
     trace_id: str
     span_id: str
     checks: Mapping[str, Score] = field(default_factory=dict)
+    model: str = ""
+    cost: float | None = None
+    cost_problem: str = ""
 
     def latency_s(self, metric: LatencyMetric) -> float | None:
         """Return a latency in seconds; None if the reply has none."""
@@ -97,12 +111,17 @@ class AnsweredPair:
 
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
-    """Server-side time of one request by phase, in seconds, from its span."""
+    """Server-side time of one request by phase, in seconds, from its span.
+
+    `engine_s` is what it cost an engine with `num_devices` devices; None if that is not known.
+    """
 
     queue_s: float
     prefill_s: float
     decode_s: float
     output_tokens: int
+    engine_s: float | None = None
+    num_devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class Reply:
         has_timed_out: Whether the answer timed out; e2e_s, and ttft_s if no text came, are then the
             timeout, a lower bound of the true value.
         num_retries: Earlier attempts that found no server; no time here includes them.
+        cached_tokens: Input tokens that the server read from its prefix cache, if it says so.
     """
 
     start_ns: int
@@ -102,6 +103,7 @@ class Reply:
     is_cached: bool = False
     has_timed_out: bool = False
     num_retries: int = 0
+    cached_tokens: int | None = None
 
 
 class Obstacle(StrEnum):
@@ -244,6 +246,7 @@ class ChatClient:
                 tpot_s=answer.tpot_s,
                 input_tokens=answer.input_tokens,
                 output_tokens=answer.output_tokens,
+                cached_tokens=answer.cached_tokens,
                 finish_reason=answer.finish_reason,
             )
         )

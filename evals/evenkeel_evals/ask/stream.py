@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 NS_PER_S = 1_000_000_000
@@ -27,6 +28,7 @@ class StreamedAnswer:
         self.finish_reason: str | None = None
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
+        self.cached_tokens: int | None = None
 
     @property
     def text(self) -> str:
@@ -96,6 +98,7 @@ class StreamedAnswer:
         if isinstance(usage, dict):
             self.input_tokens = _count(usage.get("prompt_tokens"))
             self.output_tokens = _count(usage.get("completion_tokens"))
+            self.cached_tokens = count_cached(usage)
 
     def _take_choice(self, choice: dict[str, Any], now_ns: int) -> None:
         delta = choice.get("delta") or {}
@@ -128,6 +131,15 @@ def time_per_output_token_s(
     if first_s is None or last_s is None or num_tokens is None or num_tokens < 2:
         return None
     return (last_s - first_s) / (num_tokens - 1)
+
+
+def count_cached(usage: Mapping[str, Any]) -> int | None:
+    """Return the cached input tokens of OpenAI's `usage`; None if it does not say."""
+    for name in ("prompt_tokens_details", "input_tokens_details"):
+        details = usage.get(name)
+        if isinstance(details, dict):
+            return _count(details.get("cached_tokens"))
+    return None
 
 
 def _text(content: Any) -> str | None:

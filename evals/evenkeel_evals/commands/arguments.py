@@ -35,7 +35,15 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         "--gate",
         default=DEFAULT_GATES,
         help="how much worse the candidate may be: accuracy, preference, errors (always judged, "
-        "+1%% unless given), shift_ or pNN_ followed by ttft, e2e or tpot (default: %(default)s)",
+        "+1%% unless given), cost, shift_ or pNN_ followed by ttft, e2e or tpot (default: "
+        "%(default)s)",
+    )
+
+
+def add_prices(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--prices`."""
+    parser.add_argument(
+        "--prices", type=Path, metavar="FILE", help=f"price file for a gate on cost; {text}"
     )
 
 

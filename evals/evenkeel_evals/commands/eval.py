@@ -17,6 +17,7 @@ from evenkeel_evals.commands.arguments import (
     add_gate,
     add_json,
     add_limit,
+    add_prices,
     add_report,
     add_settings,
     add_traffic,
@@ -62,6 +63,7 @@ example:
       --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
 
 each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
+and, for a gate on cost: "model", "input_tokens", "cached_tokens", "output_tokens", or "cost"
 exit codes: 0 better, no worse, or worse within the tolerance; 1 regressed; 2 bad usage;
 3 inconclusive, or could not measure
 """
@@ -128,6 +130,7 @@ def _add_run(verbs: Any) -> None:
     add("--baseline", type=Path, required=True, metavar="FILE", help="TOML file of side A")
     add("--candidate", type=Path, required=True, metavar="FILE", help="TOML file of side B")
     add_gate(run)
+    add_prices(run, "without one, cost is seconds of your own engine, from the store")
     add_damaged(run)
     add_limit(run)
     add_asking(run)
@@ -222,6 +225,9 @@ def _add_judge(verbs: Any) -> None:
         help="answers of side B, JSON Lines",
     )
     add("--gate", default="accuracy>=-1%", help="as in `eval run` (default: %(default)s)")
+    add_prices(judge, "without one, cost is what the lines say")
+    for role in ("baseline", "candidate"):
+        add(f"--{role}-model", metavar="MODEL", help=f"model of {role} lines that name none")
     add_damaged(judge)
     add(
         "--judge",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import hashlib
 import json
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.prices.price_file import read_price_file
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
@@ -38,6 +40,7 @@ from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_d
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
+    CostGate,
     Gate,
     LatencyGate,
     PreferenceGate,
@@ -48,6 +51,7 @@ from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import plan_gates
 from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.judge.pricing import Pricing, with_unit
 from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
@@ -81,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"evenkeel: {line}", file=sys.stderr)
     console = make_console(stderr=args.json)
     pairs = _score(items, files, judge, settings, args.dataset, console)
+    if any(isinstance(gate, CostGate) for gate in gates):
+        gates, pairs = _price(gates, pairs, args)
     check_latencies(gates, pairs)
     judge_quality: JudgeQuality | None = None
     if has_preference and judge is not None:
@@ -112,6 +118,18 @@ def run(args: argparse.Namespace) -> int:
         if any(isinstance(gate, LatencyGate) for gate in gates):
             print("latency is as recorded: the comparison is only fair if the two sides took turns")
     return outcome.decision.exit_code
+
+
+def _price(
+    gates: Sequence[Gate], pairs: list[AnsweredPair], args: argparse.Namespace
+) -> tuple[list[Gate], list[AnsweredPair]]:
+    """Return gates and pairs with costs at today's prices; without a file, costs as recorded."""
+    if args.prices is None:
+        return list(gates), pairs
+    file = read_price_file(args.prices, "--prices")
+    models = {"A": args.baseline_model, "B": args.candidate_model}
+    pricing = Pricing(file, dt.datetime.now(dt.UTC), models)
+    return with_unit(gates, file), pricing.apply(pairs)
 
 
 def _find_items(
@@ -260,7 +278,7 @@ def _answer(item: Item, file: AnswerFile, found: Iterator[CheckResults]) -> Answ
     reply = given.reply
     checks = {} if reply.text is None else next(found)
     score = score_reply(item, reply, context_of(reply, given.cost, checks))
-    return Answer(reply, score, given.trace_id, "")
+    return Answer(reply, score, given.trace_id, "", model=given.model, cost=given.cost)
 
 
 def _side(file: AnswerFile) -> Side:

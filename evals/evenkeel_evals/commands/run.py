@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import shutil
 import sys
@@ -11,33 +12,32 @@ from contextlib import nullcontext
 
 from rich.console import Console
 
-from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.errors import ConfigurationError
+from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answer_cache import AnswerCache
-from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.pair_judge import load_judge
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
-from evenkeel_evals.ask.sides import load_side
+from evenkeel_evals.ask.sides import Side, load_side
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import require_check_tools, require_judge
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
+from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
-from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.latency_split import trace_ids
+from evenkeel_evals.judge.gates import CostGate, Gate, parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import GatePlan, plan_gates, refuse_undecidable
-from evenkeel_evals.judge.slice_verdicts import Judgement
+from evenkeel_evals.judge.pricing import needs_engine_seconds, require_prices, with_unit
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
 from evenkeel_evals.report.files import write_files
-from evenkeel_evals.report.server_times import read_server_times
 from evenkeel_evals.report.table import print_outcome
 
 
@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         load_side(args.baseline, settings.url, settings.prompts_dir),
         load_side(args.candidate, settings.url, settings.prompts_dir),
     )
+    prices = _read_prices(args, settings, gates, sides)
+    gates = with_unit(gates, prices)
     items = spread(dataset.items, args.limit)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
     require_check_tools(items, judge, args.allow_python)
@@ -88,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         guards=args.guard,
         answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
         folder=args.dataset,
+        prices=prices,
     )
     comparison.looks()
     if comparison.num_repeats > 1 and is_anytime:
@@ -96,10 +99,40 @@ def run(args: argparse.Namespace) -> int:
         recorded = RecordedRun(journal)
         title = f"asking {sides[0].name} and {sides[1].name}"
         judgement = ask_and_judge(comparison, recorded, title, console, args)
-        _read_server_times(comparison, recorded, judgement)
+        record_server_times(settings, recorded, judgement.pairs)
         return _publish(
             comparison.conclude(recorded, judgement), recorded, comparison, args, console
         )
+
+
+def _read_prices(
+    args: argparse.Namespace,
+    settings: EvalSettings,
+    gates: Sequence[Gate],
+    sides: Sequence[Side],
+) -> PriceFile | None:
+    """Return the price file, if there is a gate on cost.
+
+    Raises:
+        ConfigurationError: If the file is wrong, or nothing can tell what an answer costs.
+        CannotMeasureError: If a side's model has no price.
+    """
+    if not any(isinstance(gate, CostGate) for gate in gates):
+        return None
+    file = None if args.prices is None else read_price_file(args.prices, "--prices")
+    models, now = [side.model for side in sides], dt.datetime.now(dt.UTC)
+    if file is not None:
+        require_prices(file, models, now)
+    if args.mode != StoppingRule.FIXED and needs_engine_seconds(file, models, now):
+        raise ConfigurationError(
+            "seconds of the engine are known after a run only; remove --mode, or give prices per "
+            "token with --prices"
+        )
+    if file is None and not settings.store_address(""):
+        raise ConfigurationError(
+            "a gate on cost needs --prices FILE, or --store-url for the seconds of your own engine"
+        )
+    return file
 
 
 def _print_plan(plan: Sequence[GatePlan], num_pairs: int, console: Console) -> None:
@@ -117,28 +150,6 @@ def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     if kept is not None and args.fresh and kept.is_dir():
         shutil.rmtree(kept)
     return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
-
-
-def _read_server_times(comparison: Comparison, recorded: RecordedRun, judgement: Judgement) -> None:
-    url = comparison.settings.store_address("")
-    if not url or recorded.server_times is not None:
-        return
-    assert recorded.beginning is not None
-    wanted = trace_ids(judgement.pairs)
-    found: dict[str, ServerTimes] = {}
-    try:
-        beginning = recorded.beginning
-        found = read_server_times(url, beginning.run_id, beginning.start_ns, wanted)
-        if len(found) < len(wanted):
-            print(
-                f"evenkeel: {comparison.settings.store_url} has the spans of {len(found)} of "
-                f"{len(wanted)} requests; "
-                "latency is split by cause over those only",
-                file=sys.stderr,
-            )
-    except StoreError as error:
-        print(f"evenkeel: latency is not split by cause: {error}", file=sys.stderr)
-    recorded.record_server_times(found)
 
 
 def _publish(

@@ -13,7 +13,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.stream import time_per_output_token_s
+from evenkeel_evals.ask.stream import count_cached, time_per_output_token_s
 from evenkeel_evals.dataset.imports.conversations import to_text
 from evenkeel_evals.dataset.imports.entries import UnfitError, as_object
 from evenkeel_evals.dataset.imports.inspect_samples import answers_of, read_log
@@ -35,11 +35,13 @@ class FileAnswer:
         reply: Text or error, with times and tokens if they were recorded.
         cost: Its cost; None if not recorded.
         trace_id: Trace id of the request, 32 hex digits; empty if not recorded.
+        model: The model that answered; empty if not recorded.
     """
 
     reply: Reply
     cost: float | None = None
     trace_id: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +198,13 @@ def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
         has_timed_out=has_timed_out,
         input_tokens=tokens[0],
         output_tokens=tokens[1],
+        cached_tokens=_cached_tokens(record, inner),
     )
     trace_id = record.get("trace_id")
     if not isinstance(trace_id, str) or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
         trace_id = ""
-    return str(name), FileAnswer(reply, figures["cost"], trace_id), doubts
+    model = next((m for each in (record, inner) if isinstance(m := each.get("model"), str)), "")
+    return str(name), FileAnswer(reply, figures["cost"], trace_id, model), doubts
 
 
 def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -250,6 +254,14 @@ def _figure(record: Mapping[str, Any], key: str, doubts: list[str]) -> float | N
         return float(value)
     doubts.append(f"{key} is {value!r:.40}, expected a number of 0 or more; it is not used")
     return None
+
+
+def _cached_tokens(record: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
+    stated = _count([record], ("cached_tokens", "cached_input_tokens"))
+    if stated is not None:
+        return stated
+    usages = [u for each in (record, body) if isinstance(u := each.get("usage"), dict)]
+    return next((n for usage in usages if (n := count_cached(usage)) is not None), None)
 
 
 def _tokens(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int | None, int | None]:

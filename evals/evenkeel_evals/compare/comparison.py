@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.prices.price_file import PriceFile
+from evenkeel.times import to_datetime
 from evenkeel_evals.ask.answer_cache import AnswerCache, RunCache
 from evenkeel_evals.ask.answers import AnsweredPair, are_identical
 from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
@@ -31,14 +33,16 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.side_server import serving
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.compare.late_checks import needs_judge
+from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gates import Gate, LatencyGate, PreferenceGate
+from evenkeel_evals.judge.gates import CostGate, Gate, LatencyGate, PreferenceGate
 from evenkeel_evals.judge.latency_split import split_latency
 from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import GatePlan
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
+from evenkeel_evals.judge.pricing import Pricing, needs_engine_seconds
 from evenkeel_evals.judge.repeated_items import find_lost, repeats_for
 from evenkeel_evals.judge.slice_verdicts import Judgement, Look
 from evenkeel_evals.report.spans import NO_ENDPOINT
@@ -64,6 +68,7 @@ class Comparison:
         guards: Whether to repeat lost items, to find those that now always fail.
         answer_cache: Cache of answers across runs; None for none.
         folder: The dataset's folder, with its Python assertions; None runs none.
+        prices: Prices for a gate on cost; None for seconds of the engine.
     """
 
     settings: EvalSettings
@@ -80,6 +85,7 @@ class Comparison:
     guards: bool = False
     answer_cache: AnswerCache | None = None
     folder: Path | None = None
+    prices: PriceFile | None = None
 
     @property
     def num_repeats(self) -> int:
@@ -88,8 +94,8 @@ class Comparison:
 
     @property
     def reads_cache(self) -> bool:
-        """Return whether cached answers are used: never if a gate is on latency."""
-        is_timed = any(isinstance(gate, LatencyGate) for gate in self.gates)
+        """Return whether cached answers are used: never if a gate is on latency or cost."""
+        is_timed = any(isinstance(gate, LatencyGate | CostGate) for gate in self.gates)
         return self.answer_cache is not None and not is_timed
 
     @property
@@ -117,6 +123,7 @@ class Comparison:
             "repeats": self.num_repeats,
             "answer_cache": self.reads_cache,
             "judge": self.judge.content_hash if self.judge is not None else None,
+            "prices": None if self.prices is None else self.prices.model_dump(mode="json"),
             "checks": identify_checks(
                 [pair.item for pair in self.planned], self.judge, self.folder
             ),
@@ -125,6 +132,27 @@ class Comparison:
     def looks(self) -> list[Look]:
         """Return the points at which the run may reach its verdict."""
         return plan_looks(self.mode, self.gates, len(self.planned))
+
+    @property
+    def has_cost(self) -> bool:
+        """Return whether a gate is on cost."""
+        return any(isinstance(gate, CostGate) for gate in self.gates)
+
+    def _pricing(self, recorded: RecordedRun) -> Pricing | None:
+        """Return how this run's answers are priced, at its beginning; None without a gate."""
+        if not self.has_cost or recorded.beginning is None:
+            return None
+        at = to_datetime(recorded.beginning.start_ns)
+        return Pricing(self.prices, at, recorded.beginning.models, recorded.server_times or {})
+
+    def _lacks_engine_seconds(self, recorded: RecordedRun) -> bool:
+        """Return whether engine seconds are needed and were not read from the store yet."""
+        pricing = self._pricing(recorded)
+        if pricing is None or recorded.server_times is not None:
+            return False
+        has_store = bool(self.settings.store_address(""))
+        models = list(pricing.models.values())
+        return has_store and needs_engine_seconds(self.prices, models, pricing.at)
 
     def judge_if_complete(self, recorded: RecordedRun) -> Judgement | None:
         """Judge a run that has nothing left to ask; None if it has."""
@@ -142,10 +170,12 @@ class Comparison:
         pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
         if len(pairs) < len(planned) or self._unjudged(recorded, planned):
             return None
-        if open_checks(recorded, planned):
+        if open_checks(recorded, planned) or self._lacks_engine_seconds(recorded):
             return None
         trust = self._judge_quality(recorded, pairs)
         pairs = pairs if trust is None else trust.apply(pairs)
+        pricing = self._pricing(recorded)
+        pairs = pairs if pricing is None else pricing.apply(pairs)
         return judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
 
     def describe_answers(self, recorded: RecordedRun) -> str | None:
@@ -232,6 +262,8 @@ class Comparison:
                 # After the run, not during it: the judge's load must not affect the measurements.
                 await make_checks(recorded, planned, self._check_tools(tell))
                 await self._ask_judge(recorded, planned, tell)
+                if self._lacks_engine_seconds(recorded):
+                    record_server_times(settings, recorded, recorded.pairs(planned))
                 judgement = self._judge_look(recorded, look)
                 if judgement is not None and judgement.is_conclusive:
                     break

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.gates import ErrorGate
+from evenkeel_evals.judge.cost_effects import find_missing
+from evenkeel_evals.judge.gates import CostGate, ErrorGate
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, Judgement
 from evenkeel_evals.stats.verdict import Verdict
@@ -62,6 +63,8 @@ def decide(
     verdict: str = judgement.verdict
     exit_code = EXIT_GOOD
     unmeasured = _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
+    if unmeasured is None:
+        unmeasured = _find_unpriced(judgement)
     blocking = tuple(
         result
         for result in judgement.results
@@ -99,6 +102,13 @@ def _find_unmeasured(
             f"score on both sides ({_commonest_reason(missing)})"
         )
     return None if judge_quality is None else judge_quality.problem()
+
+
+def _find_unpriced(judgement: Judgement) -> str | None:
+    """Return why a gate on cost has no costs to judge; more pairs would not help."""
+    if not any(isinstance(result.gate, CostGate) for result in judgement.results):
+        return None
+    return find_missing(judgement.pairs)
 
 
 def _commonest_reason(pairs: Sequence[AnsweredPair]) -> str:

@@ -48,7 +48,22 @@ class LatencyGate:
     margin: float
 
 
-Gate = AccuracyGate | ErrorGate | LatencyGate
+@dataclass(frozen=True, slots=True)
+class CostGate:
+    """The candidate's answers may cost more by at most `margin`, a fraction of the baseline's.
+
+    Attributes:
+        text: The gate as it was written.
+        margin: Largest tolerated B/A − 1.
+        unit: Unit of the costs, such as USD; empty until it is known.
+    """
+
+    text: str
+    margin: float
+    unit: str = ""
+
+
+Gate = AccuracyGate | ErrorGate | LatencyGate | CostGate
 
 # Judged in every run, even if `--gate` does not name errors.
 # Shares are floating-point quotients: 4 of 400 must not exceed 1 %.
@@ -113,6 +128,9 @@ def _parse(text: str) -> Gate:
     if name == "errors":
         _check_direction(text, relation, ("<=", "≤"), limit >= 0)
         return ErrorGate(compact, limit)
+    if name == "cost":
+        _check_direction(text, relation, ("<=", "≤"), limit >= 0)
+        return CostGate(compact, limit)
     return _latency_gate(text, compact, name, relation, limit)
 
 
@@ -120,8 +138,8 @@ def _latency_gate(text: str, compact: str, name: str, relation: str, limit: floa
     match = _LATENCY.match(name)
     if match is None or match[3] not in list(LatencyMetric):
         raise ConfigurationError(
-            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, and shift_, "
-            f"p50_, p95_ or any pNN_ followed by {', '.join(LatencyMetric)}"
+            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, cost, and "
+            f"shift_, p50_, p95_ or any pNN_ followed by {', '.join(LatencyMetric)}"
         )
     _check_direction(text, relation, ("<=", "≤"), limit >= 0)
     quantile = None if match[2] is None else float(match[2]) / 100

@@ -10,7 +10,7 @@ from enum import StrEnum
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
 from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
 from evenkeel_evals.judge.slice_verdicts import Judgement, Look, judge
@@ -46,6 +46,10 @@ def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> lis
         count = min(NUM_SEQUENTIAL, max(1, num_pairs // PAIRS_BETWEEN))
     elif mode is StoppingRule.ANYTIME:
         for gate in gates:
+            if isinstance(gate, CostGate):
+                raise ConfigurationError(
+                    f"gate {gate.text} cannot be judged at any time; use --mode sequential"
+                )
             if isinstance(gate, LatencyGate) and gate.quantile is not None:
                 raise ConfigurationError(
                     f"gate {gate.text} cannot be judged at any time; use shift_{gate.metric}, or "
@@ -94,7 +98,7 @@ def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Ef
     One bet is made per cluster, on the mean of its items, once all of them have been asked.
     """
     effect = measure(gate, pairs, seed)
-    if effect.estimate is None or effect.p_worse is None:
+    if effect.estimate is None or effect.p_worse is None or isinstance(gate, CostGate):
         return effect
     if isinstance(gate, AccuracyGate | ErrorGate):
         value, sign = value_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0

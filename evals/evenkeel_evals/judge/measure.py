@@ -9,8 +9,16 @@ import numpy as np
 from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.cost_effects import estimate_cost, measure_costs
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, PreferenceGate, is_more
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    CostGate,
+    ErrorGate,
+    Gate,
+    PreferenceGate,
+    is_more,
+)
 from evenkeel_evals.judge.latency_effects import Latencies, estimate_latency, measure_latencies
 from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
 from evenkeel_evals.stats.inputs import Floats
@@ -29,6 +37,8 @@ def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
         return _preference(gate, pairs)
     if isinstance(gate, AccuracyGate):
         return _accuracy(gate, pairs)
+    if isinstance(gate, CostGate):
+        return measure_costs(gate, pairs)
     return measure_latencies(gate, Latencies.of(gate.metric, pairs), seed)
 
 
@@ -37,6 +47,8 @@ def estimate(gate: Gate, pairs: Sequence[AnsweredPair]) -> float | None:
     if isinstance(gate, ErrorGate | AccuracyGate):
         found = [worth for pair in pairs if (worth := value_of(gate)(pair)) is not None]
         return sum(b - a for a, b in found) / len(found) if found else None
+    if isinstance(gate, CostGate):
+        return estimate_cost(pairs)
     return estimate_latency(gate, Latencies.of(gate.metric, pairs))
 
 

@@ -13,6 +13,7 @@ from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import LatencyMetric
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
+    CostGate,
     ErrorGate,
     Gate,
     LatencyGate,
@@ -30,6 +31,8 @@ ALPHA_MARGIN = 0.05
 ALPHA_WORSE = 0.025
 # Share of pairs in which a judge prefers one answer in both orders.
 ASSUMED_DECIDED = 0.5
+# Standard deviation of (B − A) / mean(A) across pairs, until the costs are known.
+ASSUMED_COST_SCATTER = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ def plan_gates(
     return [
         _plan_accuracy(gate, num_pairs, known, len(gates))
         if isinstance(gate, AccuracyGate)
-        else _plan_latency(gate, num_pairs, known, len(gates))
+        else _plan_ratio(gate, num_pairs, known, len(gates))
         for gate in gates
         if not isinstance(gate, ErrorGate)
     ]
@@ -219,15 +222,20 @@ def _pairs_for_margin(margin: float) -> int:
     return high
 
 
-def _plan_latency(gate: LatencyGate, n: int, assumed: Assumptions, num_gates: int) -> GatePlan:
-    spread = assumed.scatter[gate.metric]
-    scatter = spread * _error_factor(gate.quantile)
-    # The p-value of a signed-rank test of n pairs is at least 2⁻ⁿ.
-    minimum = (
-        max(MIN_PAIRS, math.ceil(math.log2(num_gates / ALPHA_WORSE)))
-        if gate.quantile is None
-        else min_pairs_for(gate.quantile)
-    )
+def _plan_ratio(
+    gate: LatencyGate | CostGate, n: int, assumed: Assumptions, num_gates: int
+) -> GatePlan:
+    # The p-value of a signed-rank or sign-flip test of n pairs is at least 2⁻ⁿ.
+    minimum = max(MIN_PAIRS, math.ceil(math.log2(num_gates / ALPHA_WORSE)))
+    if isinstance(gate, CostGate):
+        spread = scatter = ASSUMED_COST_SCATTER
+        assumption = f"if B − A varies by {spread * 100:.3g}% of the mean cost from pair to pair"
+    else:
+        spread = assumed.scatter[gate.metric]
+        scatter = spread * _error_factor(gate.quantile)
+        assumption = f"{_source(assumed)}B/A varies by {spread * 100:.3g}% from pair to pair"
+        if gate.quantile is not None:
+            minimum = min_pairs_for(gate.quantile)
     seen = (float(norm.ppf(1 - ALPHA_SEEN / 2)) + float(norm.ppf(POWER))) * scatter
     passed = (float(norm.ppf(1 - ALPHA_MARGIN)) + float(norm.ppf(POWER))) * scatter
     return GatePlan(
@@ -242,7 +250,7 @@ def _plan_latency(gate: LatencyGate, n: int, assumed: Assumptions, num_gates: in
         pairs_needed=minimum if gate.margin > 0 else None,
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
-        assumption=f"{_source(assumed)}B/A varies by {spread * 100:.3g}% from pair to pair",
+        assumption=assumption,
     )
 
 

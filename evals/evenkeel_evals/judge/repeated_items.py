@@ -13,7 +13,7 @@ from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
 from evenkeel_evals.judge.latency_effects import Latencies, measure_latencies
 from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
@@ -33,14 +33,15 @@ def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effec
 
     Accuracy and preference: mean of the items' B − A, with direction tested by flipping the signs
     of whole clusters, and interval and margin from the cluster-robust normal error. Latency: each
-    item's geometric means, measured like single pairs. Errors are counted per request.
+    item's geometric means, measured like single pairs. Cost: each item's mean. Errors are counted
+    per request.
     """
     items: dict[str, list[AnsweredPair]] = {}
     for pair in pairs:
         items.setdefault(pair.item.id, []).append(pair)
     if isinstance(gate, LatencyGate):
         return measure_latencies(gate, _latencies(gate, list(items.values())), seed)
-    if isinstance(gate, ErrorGate):
+    if isinstance(gate, ErrorGate | CostGate):
         return measure(gate, pairs, seed)
     return _shares(gate, list(items.values()))
 

@@ -41,6 +41,8 @@ def read_server_times(
                     float(row["prefill_s"]),
                     float(row["decode_s"]),
                     int(row["output_tokens"]),
+                    None if row["engine_s"] is None else float(row["engine_s"]),
+                    int(row["num_devices"]),
                 )
                 for row in store.rows(_HERE / "eval_server_times.sql", parameters)
                 if row["trace_id"] in wanted

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenkeel_evals.ask.answers import Answer
-from evenkeel_evals.judge.gates import ErrorGate, LatencyGate
+from evenkeel_evals.judge.gates import CostGate, ErrorGate, Gate, LatencyGate
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.changes import ChangeKind, count_changes, find_changes
@@ -163,7 +163,7 @@ def _first_reason(answers: Sequence[Answer]) -> str:
 def cells(result: GateResult) -> list[str]:
     """Return a row of the table, with the columns of COLUMNS."""
     effect = result.effect
-    is_share = not isinstance(result.gate, LatencyGate)
+    is_share = not isinstance(result.gate, LatencyGate | CostGate)
     if effect.estimate is None:
         change, interval = NO_DATA, effect.note or NO_DATA
     else:
@@ -178,8 +178,8 @@ def cells(result: GateResult) -> list[str]:
         result.gate.text,
         result.slice_name,
         str(effect.num_pairs),
-        _value(effect.baseline, is_share),
-        _value(effect.candidate, is_share),
+        _value(effect.baseline, result.gate),
+        _value(effect.candidate, result.gate),
         change,
         interval,
         result.verdict.value,
@@ -191,7 +191,9 @@ def _change(value: float, is_share: bool) -> str:
     return f"{round(value * 100, 1) + 0.0:+.1f} {'pp' if is_share else '%'}"
 
 
-def _value(value: float | None, is_share: bool) -> str:
+def _value(value: float | None, gate: Gate) -> str:
     if value is None:
         return NO_DATA
-    return f"{value * 100:.1f} %" if is_share else f"{value * 1000:.1f} ms"
+    if isinstance(gate, CostGate):
+        return f"{value:.4g} {gate.unit}".rstrip()
+    return f"{value * 1000:.1f} ms" if isinstance(gate, LatencyGate) else f"{value * 100:.1f} %"

@@ -24,6 +24,8 @@ def send(collector: CollectorProcess, session: str, decode_s: float | None) -> s
         prefill_s=0.02,
         decode_s=decode_s,
         output_tokens=7,
+        engine_s=decode_s,
+        tensor_parallel=2,
     )
     request = trace_request(1, record.to_attributes(), name="chat m")
     response = httpx.post(
@@ -41,7 +43,10 @@ def test_times_come_by_trace_and_only_of_the_run(collector: CollectorProcess) ->
     send(collector, "r1-warm-up", 0.9)
     broken = send(collector, "r1-B", None)
     found = read_server_times(collector.query_url, "r1", start_ns, {a, b})
-    assert found == {a: ServerTimes(0.01, 0.02, 0.3, 7), b: ServerTimes(0.01, 0.02, 0.5, 7)}
+    assert found == {
+        a: ServerTimes(0.01, 0.02, 0.3, 7, engine_s=0.3, num_devices=2),
+        b: ServerTimes(0.01, 0.02, 0.5, 7, engine_s=0.5, num_devices=2),
+    }
     some = read_server_times(collector.query_url, "r1", start_ns, {a, broken, "f" * 32}, 0.2)
     assert set(some) == {a}
 

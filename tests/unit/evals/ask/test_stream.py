@@ -49,6 +49,20 @@ def test_times_and_counts_of_a_whole_answer() -> None:
     assert (answer.finish_reason, answer.problem()) == ("stop", None)
 
 
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [({"cached_tokens": 4}, 4), ({"cached_tokens": None}, None), (None, None), ([], None)],
+    ids=["some", "not counted", "no details", "nonsense"],
+)
+def test_cached_tokens_are_known_if_the_server_reports_them(
+    details: Any, expected: int | None
+) -> None:
+    answer = StreamedAnswer(0)
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": details}
+    answer.feed(event({"choices": [], "usage": usage}), 1)
+    assert (answer.input_tokens, answer.cached_tokens) == (7, expected)
+
+
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12))
 def test_where_the_stream_is_cut_does_not_matter(cuts: list[int]) -> None:
     answer = StreamedAnswer(0)

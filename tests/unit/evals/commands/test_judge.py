@@ -246,3 +246,87 @@ def test_ids_of_another_dataset_and_rubrics_without_a_judge(
         == 2
     )
     assert "item 'q0': rubric assertions need a judge model" in capsys.readouterr().err
+
+
+PRICES = """
+[[model]]
+name = "big"
+input = 10
+cached_input = 1
+output = 30
+source = "https://example.org/prices"
+read = 2026-11-01
+"""
+USED = {"model": lambda i: "big", "input_tokens": lambda i: 100 + i, "output_tokens": lambda i: 20}
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> str:
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    return str(path)
+
+
+def test_a_dearer_candidate_regresses_the_gate_on_cost(
+    dataset: Path, tmp_path: Path, prices: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = answers(tmp_path / "a.jsonl", **USED)
+    b = answers(tmp_path / "b.jsonl", **{**USED, "output_tokens": lambda i: 60 + i % 5})
+    flags = ("--gate", "accuracy>=-1%, cost<=+5%", "--prices", prices, "--json")
+    assert main(judge(dataset, a, b, *flags)) == 1
+    record = json.loads(capsys.readouterr().out)
+    cost = next(g for g in record["gates"] if g["gate"] == "cost<=+5%")
+    assert (cost["slice"], cost["verdict"], cost["pairs"]) == ("overall", "regressed", N)
+    mean_a = sum((100 + i) * 10 + 600 for i in range(N))
+    mean_b = sum((100 + i) * 10 + (60 + i % 5) * 30 for i in range(N))
+    assert cost["effect"] == pytest.approx(mean_b / mean_a - 1)
+    assert cost["low"] < cost["effect"] < cost["high"]
+    assert (cost["lost"], cost["gained"]) == (None, None)
+
+
+def test_cached_tokens_are_cheaper(
+    dataset: Path, tmp_path: Path, prices: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = answers(tmp_path / "a.jsonl", **USED)
+    b = answers(tmp_path / "b.jsonl", **USED, cached_tokens=lambda i: 96)
+    flags = ("--gate", "cost<=+5%", "--prices", prices)
+    assert main(judge(dataset, a, b, *flags)) == 0
+    assert "USD" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [(), ("--allow-inconclusive",)], ids=["strict", "lenient"])
+def test_a_missing_price_is_could_not_measure_and_never_0(
+    dataset: Path,
+    tmp_path: Path,
+    prices: str,
+    more: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    a = answers(tmp_path / "a.jsonl", **USED)
+    b = answers(tmp_path / "b.jsonl", **{**USED, "model": lambda i: "other"})
+    flags = ("--gate", "accuracy>=-1%, cost<=+5%", "--prices", prices, "--json", *more)
+    assert main(judge(dataset, a, b, *flags)) == 3
+    record = json.loads(capsys.readouterr().out)
+    assert record["verdict"] == "could not measure"
+    assert "no price of 'other'" in record["headline"]
+    cost = next(g for g in record["gates"] if g["gate"] == "cost<=+5%")
+    assert (cost["effect"], cost["verdict"]) == (None, "inconclusive")
+
+
+def test_a_flag_names_the_model_of_lines_that_do_not(
+    dataset: Path, tmp_path: Path, prices: str
+) -> None:
+    tokens = {key: value for key, value in USED.items() if key != "model"}
+    a, b = answers(tmp_path / "a.jsonl", **tokens), answers(tmp_path / "b.jsonl", **tokens)
+    flags = ("--gate", "cost<=+5%", "--prices", prices)
+    assert main(judge(dataset, a, b, *flags)) == 3
+    models = ("--baseline-model", "big", "--candidate-model", "big")
+    assert main(judge(dataset, a, b, *flags, *models)) == 0
+
+
+def test_costs_that_the_lines_state_need_no_prices(dataset: Path, tmp_path: Path) -> None:
+    a = answers(tmp_path / "a.jsonl", cost=lambda i: 0.01 + i / 1e5)
+    b = answers(tmp_path / "b.jsonl", cost=lambda i: 0.02 + i / 1e5)
+    assert main(judge(dataset, a, b, "--gate", "cost<=+5%")) == 1
+    assert main(judge(dataset, a, a, "--gate", "cost<=+5%")) == 0
+    assert main(judge(dataset, answers(a), a, "--gate", "cost<=+5%")) == 3

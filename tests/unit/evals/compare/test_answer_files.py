@@ -213,3 +213,31 @@ def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
     assert replies["failed"].tpot_s is None
     assert (replies["slow"].has_timed_out, replies["slow"].tpot_s) == (True, 2.0)
     assert (replies["fine"].text, replies["fine"].error) == ("A", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ({"model": "m", "input_tokens": 9, "cached_tokens": 4, "output_tokens": 2}, ("m", 9, 4, 2)),
+        (
+            {
+                "model": "m",
+                "usage": {
+                    "prompt_tokens": 9,
+                    "prompt_tokens_details": {"cached_tokens": 4},
+                    "completion_tokens": 2,
+                },
+            },
+            ("m", 9, 4, 2),
+        ),
+        ({"input_tokens": 9, "cached_tokens": -1}, ("", 9, None, None)),
+    ],
+    ids=["plain keys", "OpenAI's usage", "nonsense is not used"],
+)
+def test_what_an_answer_used(
+    tmp_path: Path, line: dict[str, Any], expected: tuple[str, int, int | None, int | None]
+) -> None:
+    given = read([{"id": "a", "answer": "x", **line}], tmp_path).answers["a"]
+    reply = given.reply
+    found = (given.model, reply.input_tokens, reply.cached_tokens, reply.output_tokens)
+    assert found == expected

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded import Beginning, RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave
 from evenkeel_evals.ask.scoring import score_reply
@@ -18,6 +19,7 @@ from evenkeel_evals.dataset.dataset import Dataset, Item, Message
 from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
+from evenkeel_evals.stats.verdict import Verdict
 
 
 def make_comparison(make_pair, count: int, mode: StoppingRule = StoppingRule.FIXED) -> Comparison:  # type: ignore[no-untyped-def]
@@ -66,3 +68,38 @@ def test_a_scorer_that_fails_leaves_an_answer_without_a_score(tmp_path: Path) ->
         Label.UNSCORED,
         "the scorer odd failed: TypeError: unhashable",
     )
+
+
+def test_a_gate_on_cost_waits_for_the_seconds_of_the_engine(make_pair) -> None:  # type: ignore[no-untyped-def]
+    comparison = make_comparison(make_pair, 40)
+    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url="http://h:1")
+    comparison = replace(comparison, gates=gates, settings=settings)
+    recorded = RecordedRun(None)
+    recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
+    times = {}
+    for pair in comparison.planned:
+        for letter in pair.order:
+            answer = replace(make_pair(0).a, trace_id=f"{pair.index}{letter}")
+            recorded.record_answer(pair, letter, answer)
+            cost = (1.0 if letter == "A" else 1.3) + pair.index / 1000
+            times[answer.trace_id] = ServerTimes(0, 0, 0, 1, engine_s=cost)
+    assert comparison.judge_if_complete(recorded) is None
+    recorded.record_server_times(times)
+    judgement = comparison.judge_if_complete(recorded)
+    assert judgement is not None
+    assert judgement.verdict is Verdict.REGRESSED
+    assert judgement.results[0].effect.estimate == pytest.approx(0.29, abs=0.02)
+
+
+def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type: ignore[no-untyped-def]
+    comparison = make_comparison(make_pair, 20)
+    gates = with_errors(parse_gates("cost<=+5%"))
+    comparison = replace(comparison, gates=gates, settings=EvalSettings(store_url="none"))
+    recorded = RecordedRun(None)
+    recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
+    for pair in comparison.planned:
+        for letter in pair.order:
+            recorded.record_answer(pair, letter, make_pair(0).a)
+    judgement = comparison.judge_if_complete(recorded)
+    assert judgement is not None
+    assert comparison.conclude(recorded, judgement).decision.exit_code == 3
