@@ -24,6 +24,7 @@ from evenkeel_runtime.engine.packer import (
 )
 from evenkeel_runtime.engine.seen_blocks import Eviction, SeenBlocks
 from evenkeel_runtime.engine.sender import StepSender
+from evenkeel_runtime.wire.drafts import TENANT_KEY
 from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left
 
 _SCHEDULER_NEEDS = (
@@ -94,8 +95,15 @@ class StepRecorder:
             return  # Another chunk of a streamed input.
         tracked = self._tracked[request.request_id] = _Tracked(self._num_requests, request)
         self._num_requests += 1
+        extra = getattr(request.sampling_params, "extra_args", None) or {}
         self._sender.add_event(
-            Arrived(tracked.number, monotonic_ns(), request.num_prompt_tokens, request.request_id)
+            Arrived(
+                tracked.number,
+                monotonic_ns(),
+                request.num_prompt_tokens,
+                request.request_id,
+                str(extra.get(TENANT_KEY) or ""),
+            )
         )
 
     def record_scheduled(self, output: Any, start_ns: int) -> None:

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenkeel_runtime.exporter.engine_account import EngineAccount
+from evenkeel_runtime.exporter.engine_records import (
+    EngineRecord,
+    charge_requests,
+    engine_seconds,
+)
 from evenkeel_runtime.exporter.step_runs import StepRuns
 from evenkeel_runtime.exporter.step_totals import StepTotals
 from evenkeel_runtime.ledger.charges import Ledger, PrefixUse, RequestTimes, charge, find_aftermath
 from evenkeel_runtime.ledger.cost import FloatArray, StepCost, StepCostModel
-from evenkeel_runtime.ledger.engine_seconds import (
-    EngineSeconds,
-    prefill_seconds,
-    share_steps,
-)
 from evenkeel_runtime.ledger.prices import PricedSteps, price
-from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, is_one_of, lay_out
+from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, lay_out
 from evenkeel_runtime.wire.steps import (
     ENTRY_TYPE,
     STEP_TYPE,
@@ -37,23 +37,6 @@ from evenkeel_runtime.wire.steps import (
 _SUFFIX = re.compile(r"-[0-9a-f]{8}\Z")
 _SEQUENCE = re.compile(r"\A\d+_")
 _NO_END_NS = 2**63 - 1
-
-
-@dataclass(slots=True)
-class _EngineRecord:
-    """The engine's records of one request, and what it has cost so far."""
-
-    number: int
-    request_id: str
-    queued_ns: int
-    prompt_tokens: int
-    admitted: Admitted | None = None
-    left_ns: int | None = None
-    has_lost_steps: bool = False
-    spent_s: float = 0.0
-    wasted_s: float = 0.0
-    avoidable_s: float = 0.0
-    saved_by_drafts_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +66,7 @@ class StepHistory:
         self._max_requests = max_requests
         self._chunks: deque[_Chunk] = deque()
         self._num_bytes = 0
-        self._known: dict[int, _EngineRecord] = {}
+        self._known: dict[int, EngineRecord] = {}
         self._numbers_of_id: dict[str, list[int]] = {}
         self._next_sequence = 0
         self._lost_steps = 0
@@ -203,7 +186,7 @@ class StepHistory:
             evicted_ns=request.evicted_ns or None,
             evicted_by=None if by is None else self.api_id(by),
         )
-        aftermath = None
+        aftermath = late = None
         if times.client_left_ns is not None:
             late = priced.between(times.client_left_ns, span[1]).steps
             aftermath = find_aftermath(late, request, times.client_left_ns)
@@ -212,37 +195,9 @@ class StepHistory:
             rivals=rivals,
             prefix=prefix,
             aftermath=aftermath,
-            engine=self._engine_seconds(request, times.client_left_ns, priced.between(*span)),
-        )
-
-    def _engine_seconds(
-        self, request: EngineRequest, client_left_ns: int | None, priced: PricedSteps
-    ) -> EngineSeconds | None:
-        """Return what a request cost the engine; None if steps with it may be missing."""
-        known = [self._known[number] for number in request.numbers]
-        if any(each.has_lost_steps for each in known):
-            return None
-        spent_s = sum(each.spent_s for each in known)
-        wasted_s = sum(each.wasted_s for each in known)
-        if client_left_ns is not None:
-            late = priced.between(client_left_ns, _NO_END_NS).steps
-            shares = share_steps(late, priced.cost)
-            is_own = is_one_of(late.entries["request"], request.numbers)
-            # All of its late work is wasted, not only what is wasted in any case.
-            wasted_s += float((shares.spent_s - shares.wasted_s)[is_own].sum())
-        cost = priced.cost
-        cached = [
-            prefill_seconds(cost, each.admitted.cached_tokens)
-            for each in known
-            if each.admitted is not None
-        ]
-        has_model = cost.error_ratio is not None
-        return EngineSeconds(
-            spent_s=spent_s,
-            wasted_s=min(wasted_s, spent_s),
-            avoidable_s=sum(each.avoidable_s for each in known),
-            saved_by_prefix_s=sum(each or 0.0 for each in cached) if has_model else None,
-            saved_by_drafts_s=sum(e.saved_by_drafts_s for e in known) if has_model else None,
+            engine=engine_seconds(
+                [self._known[number] for number in request.numbers], late, priced.cost
+            ),
         )
 
     def _lose_records(self) -> None:
@@ -257,8 +212,10 @@ class StepHistory:
 
     def _update_requests(self, event: RequestEvent) -> None:
         match event:
-            case Arrived(number, time_ns, prompt_tokens, request_id):
-                self._known[number] = _EngineRecord(number, request_id, time_ns, prompt_tokens)
+            case Arrived(number, time_ns, prompt_tokens, request_id, tenant):
+                self._known[number] = EngineRecord(
+                    number, request_id, time_ns, prompt_tokens, tenant
+                )
                 self.num_live += 1
                 for name in api_ids(request_id):
                     self._numbers_of_id.setdefault(name, []).append(number)
@@ -296,7 +253,7 @@ class StepHistory:
         self._model.observe(steps.features[did_work], seconds[did_work])
         self.totals.add_steps(steps)
         self.runs.add(steps, self.api_id)
-        shared_s = self._charge_requests(steps)
+        shared_s = charge_requests(steps, self.cost, self._known)
         self.account.add_steps(steps, shared_s, self._end_ns)
         end_ns = int(steps.end_ns[-1])
         num_bytes = batch.steps.nbytes + batch.entries.nbytes + steps.features.nbytes
@@ -318,27 +275,6 @@ class StepHistory:
             self._num_bytes -= self._chunks.popleft().num_bytes
             # Nothing before the oldest remaining step is known.
             self._chunks[0] = replace(self._chunks[0], follows_loss=True)
-
-    def _charge_requests(self, steps: Steps) -> float:
-        """Share out steps among their requests; return the seconds of known ones.
-
-        Once per step, with the model as it is now: so the shares of a step add up, whenever its
-        requests end.
-        """
-        shares = share_steps(steps, self.cost)
-        numbers, place = np.unique(steps.entries["request"], return_inverse=True)
-        columns = (shares.spent_s, shares.wasted_s, shares.avoidable_s, shares.saved_s)
-        sums = [np.bincount(place, column, len(numbers)).tolist() for column in columns]
-        shared_s = 0.0
-        for number, spent, wasted, avoidable, saved in zip(numbers.tolist(), *sums, strict=True):
-            known = self._known.get(number)
-            if known is not None:
-                known.spent_s += spent
-                known.wasted_s += wasted
-                known.avoidable_s += avoidable
-                known.saved_by_drafts_s += saved
-                shared_s += spent
-        return shared_s
 
     def _select(self, from_ns: int, to_ns: int) -> Steps:
         """Return the timeline of the steps that may overlap an interval."""

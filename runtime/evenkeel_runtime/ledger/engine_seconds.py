@@ -127,9 +127,7 @@ def _has_two_owners(owners: IntArray, is_in: BoolArray, steps: Steps) -> BoolArr
     return is_shared
 
 
-def prefill_seconds(cost: StepCost, tokens: int) -> float | None:
-    """Return what computing the first `tokens` of a prompt takes; None without a tested model."""
-    if cost.error_ratio is None:
-        return None
+def prefill_seconds(cost: StepCost, tokens: int) -> float:
+    """Return what computing the first `tokens` of a prompt takes."""
     pairs = tokens * (tokens + 1) / 2
     return float(cost.weights[PREFILL] * tokens + cost.weights[PAIRS] * pairs)

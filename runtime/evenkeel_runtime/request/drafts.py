@@ -9,7 +9,7 @@ from typing import Any
 
 from evenkeel_runtime.request.canary import Canary
 from evenkeel_runtime.request.trace import EngineRun
-from evenkeel_runtime.wire.drafts import TENANT_KEY, add_counts, take_report
+from evenkeel_runtime.wire.drafts import add_counts, take_report
 
 
 @dataclass(slots=True)
@@ -42,10 +42,7 @@ class SpeculationServer:
         self._by_engine: dict[int, Mapping[str, Sequence[int]]] = {}
 
     def start_run(self, run: EngineRun) -> None:
-        """Set which tenant's past answers the engine may draft this request from."""
-        caller = None if run.request is None else run.request.caller
-        if caller is not None and caller.tenant is not None and hasattr(run.params, "extra_args"):
-            run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: caller.tenant}
+        """Decide whether the canary repeats this request."""
         self.canary.consider(run)
 
     def record_output(self, run: EngineRun, output: Any) -> None:

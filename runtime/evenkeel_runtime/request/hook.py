@@ -21,6 +21,7 @@ from evenkeel_runtime.request.trace import (
     observe_run,
 )
 from evenkeel_runtime.request.why import WhyClient
+from evenkeel_runtime.wire.drafts import TENANT_KEY
 
 if TYPE_CHECKING:
     from evenkeel_runtime.compression.compressor import Compressor
@@ -120,6 +121,7 @@ class RequestHook:
         )
         if request is not None:
             request.runs.append(run)
+            self._guard(name_tenant, run)
         if self.speculation is not None:
             self._guard(self.speculation.start_run, run)
         return run
@@ -259,3 +261,13 @@ class RequestHook:
             self.recorder.record(observe_run(run, end_ns, self._reader.read_engine))
         except Exception as error:
             self.recorder.record_internal_error(error)
+
+
+def name_tenant(run: EngineRun) -> None:
+    """Say in the engine's parameters whose request it is.
+
+    The engine drafts only from past answers of this tenant, and its steps are shared out by tenant.
+    """
+    tenant = None if run.request is None else run.request.caller.tenant
+    if tenant is not None and hasattr(run.params, "extra_args"):
+        run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: tenant}

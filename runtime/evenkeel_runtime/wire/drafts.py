@@ -14,8 +14,8 @@ from typing import Any
 
 # Key in `kv_transfer_params`, next to those of vLLM's KV connectors.
 REPORT_KEY = "evenkeel_speculation"
-# Keys in `SamplingParams.extra_args`: the tenant whose past answers may be used for drafts, and
-# False if the request must not have any.
+# Keys in `SamplingParams.extra_args`: the tenant, from whose past answers alone drafts may come and
+# who is charged for the request, and False if the request must not have drafts.
 TENANT_KEY = "evenkeel_tenant"
 SPECULATE_KEY = "evenkeel_speculate"
 # Its longest draft, if control limits it.

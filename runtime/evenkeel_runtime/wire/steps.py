@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAGIC = b"EKS3"
+MAGIC = b"EKS4"
 
 # One engine step. `blocks_cached` counts blocks that a later prompt can reuse, in use or not.
 _STEP_FIELDS = (
@@ -74,13 +74,14 @@ _COUNT_AT = struct.calcsize("<" + "".join(code for _, code in _STEP_FIELDS[:-2])
 
 _HEAD = struct.Struct("<4sHQQII")
 _EVENT_HEAD = struct.Struct("<BI")
-_ARRIVED = struct.Struct("<QIH")
+_ARRIVED = struct.Struct("<QIHH")
 _ADMITTED = struct.Struct("<IIIQI")
 _UNKNOWN = 0xFFFFFFFF
 _LEFT = struct.Struct("<Q")
 _KIND_ARRIVED, _KIND_ADMITTED, _KIND_LEFT = 1, 2, 3
 # Longer ids are truncated, so that only such a request has no ledger.
 MAX_ID_BYTES = 1024
+MAX_TENANT_BYTES = 1024
 MAX_BYTE = 255
 # `num_entries` of a step that repeats the previous step of the batch, with each request decoding
 # one more token: its entries are not sent.
@@ -111,12 +112,14 @@ class Arrived:
         time_ns: When it was added.
         prompt_tokens: Length of its prompt.
         request_id: vLLM's internal id: the API's id with a random suffix.
+        tenant: Its tenant; empty without one.
     """
 
     request: int
     time_ns: int
     prompt_tokens: int
     request_id: str
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +305,12 @@ def _expand_repeats(steps: StepArray, entries: EntryArray) -> tuple[StepArray, E
 
 def _encode_event(event: RequestEvent) -> bytes:
     match event:
-        case Arrived(request, time_ns, prompt_tokens, request_id):
+        case Arrived(request, time_ns, prompt_tokens, request_id, tenant):
             name = request_id.encode("utf-8", "replace")[:MAX_ID_BYTES]
+            owner = tenant.encode("utf-8", "replace")[:MAX_TENANT_BYTES]
             head = _EVENT_HEAD.pack(_KIND_ARRIVED, request)
-            return head + _ARRIVED.pack(time_ns, prompt_tokens, len(name)) + name
+            sizes = _ARRIVED.pack(time_ns, prompt_tokens, len(name), len(owner))
+            return head + sizes + name + owner
         case Admitted(request, cached_tokens, lost_tokens, block_tokens, evicted_ns, evicted_by):
             head = _EVENT_HEAD.pack(_KIND_ADMITTED, request)
             by = _UNKNOWN if evicted_by is None else evicted_by
@@ -320,14 +325,17 @@ def _decode_events(data: bytes, at: int) -> tuple[RequestEvent, ...]:
         kind, request = _EVENT_HEAD.unpack_from(data, at)
         at += _EVENT_HEAD.size
         if kind == _KIND_ARRIVED:
-            time_ns, prompt_tokens, length = _ARRIVED.unpack_from(data, at)
+            time_ns, prompt_tokens, length, owner_length = _ARRIVED.unpack_from(data, at)
             at += _ARRIVED.size
-            name = data[at : at + length]
-            if len(name) < length:
-                raise ValueError("batch ends within a request id")
-            # A truncated id may end within a character.
-            events.append(Arrived(request, time_ns, prompt_tokens, name.decode("utf-8", "replace")))
-            at += length
+            text = data[at : at + length + owner_length]
+            if len(text) < length + owner_length:
+                raise ValueError("batch ends within a request id or a tenant")
+            # A truncated text may end within a character.
+            name, owner = (
+                part.decode("utf-8", "replace") for part in (text[:length], text[length:])
+            )
+            events.append(Arrived(request, time_ns, prompt_tokens, name, owner))
+            at += len(text)
         elif kind == _KIND_ADMITTED:
             cached, lost, block, evicted_ns, by = _ADMITTED.unpack_from(data, at)
             evicted_by = None if by == _UNKNOWN else by

@@ -75,6 +75,7 @@ def test_what_a_step_would_be_without_an_owner(
     assert shares.avoidable_s * 1e3 == pytest.approx(expected_ms)
 
 
-def test_what_cached_tokens_saved_needs_a_tested_model() -> None:
+def test_what_cached_tokens_saved() -> None:
     assert prefill_seconds(COST, 50) == pytest.approx(0.005)
-    assert prefill_seconds(FREE, 50) is None
+    pairs = StepCost(np.array([0.0, 0.0, 1e-6, 0.0, 0.0, 0.0]))
+    assert prefill_seconds(pairs, 3) == pytest.approx(6e-6)

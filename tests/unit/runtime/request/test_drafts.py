@@ -15,6 +15,7 @@ import pytest
 
 from evenkeel_runtime.request.canary import Canary, find_difference
 from evenkeel_runtime.request.drafts import SpeculationServer
+from evenkeel_runtime.request.hook import name_tenant
 from evenkeel_runtime.request.trace import EngineRun, HttpRequest
 from evenkeel_runtime.serve.speculation import choose_flags, find_missing, verify_exactly
 from evenkeel_runtime.serve.speculation_metrics import SpeculationMetrics
@@ -165,12 +166,11 @@ def test_totals_are_summed_over_requests_and_sequences() -> None:
 
 
 def test_the_engine_is_told_whose_request_it_is() -> None:
-    server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
     params = Params(extra_args={"evenkeel_draft": [1]})
-    server.start_run(run_of(params, tenant="acme"))
+    name_tenant(run_of(params, tenant="acme"))
     assert params.extra_args == {"evenkeel_draft": [1], TENANT_KEY: "acme"}
     untouched = Params()
-    server.start_run(run_of(untouched))
+    name_tenant(run_of(untouched))
     assert untouched.extra_args is None
 
 

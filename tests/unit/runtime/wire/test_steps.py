@@ -39,7 +39,12 @@ def rows(row_type: np.dtype[np.void]) -> st.SearchStrategy[tuple[int, ...]]:
 ENTRIES = rows(ENTRY_TYPE)
 NOTES = st.one_of(
     st.builds(
-        Arrived, U32, U64, U32, st.text(max_size=80).filter(lambda s: s.encode("utf-8", "ignore"))
+        Arrived,
+        U32,
+        U64,
+        U32,
+        st.text(max_size=80).filter(lambda s: s.encode("utf-8", "ignore")),
+        st.text(max_size=20),
     ),
     st.builds(Admitted, U32, U32, U32, U32, U64, st.none() | st.integers(0, 2**32 - 2)),
     st.builds(Left, U32, U64),
@@ -146,7 +151,7 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
     content: tuple[list[tuple[int, ...]], list[tuple[int, ...]]], data: st.DataObject
 ) -> None:
     steps, entries = content
-    events = [Arrived(1, 2, 3, "cmpl-1"), Left(1, 9)]
+    events = [Arrived(1, 2, 3, "cmpl-1", "acme"), Left(1, 9)]
     whole = encode_batch(
         0, 0, 0, [STEP.pack(*s) for s in steps], [ENTRY.pack(*e) for e in entries], events
     )
@@ -167,7 +172,10 @@ MALFORMED = {
     "another magic": b"EKS0" + b"\0" * 40,
     "an unknown kind of event": encode_batch(0, 0, 0, [], [], []) + struct.pack("<BI", 9, 0),
     "a request id that is missing": encode_batch(0, 0, 0, [], [], [])
-    + struct.pack("<BIQIH", 1, 0, 0, 0, 50),
+    + struct.pack("<BIQIHH", 1, 0, 0, 0, 50, 0),
+    "a tenant that is missing": encode_batch(0, 0, 0, [], [], [])
+    + struct.pack("<BIQIHH", 1, 0, 0, 0, 1, 9)
+    + b"x",
     "more entries than its steps announce": encode_batch(0, 0, 0, [], [ENTRY.pack(*(0,) * 10)], []),
 }
 

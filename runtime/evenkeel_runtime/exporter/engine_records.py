@@ -1,0 +1,106 @@
+"""What an engine has recorded of each request, and what the request has cost it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenkeel_runtime.ledger.cost import StepCost
+from evenkeel_runtime.ledger.engine_seconds import EngineSeconds, prefill_seconds, share_steps
+from evenkeel_runtime.ledger.timeline import Steps, is_one_of
+from evenkeel_runtime.wire.steps import Admitted
+
+_ANY_OWNER = 2**63 - 1
+
+
+@dataclass(slots=True)
+class EngineRecord:
+    """The engine's records of one request, and its parts of the steps so far, in seconds.
+
+    Attributes:
+        number: Its number in the engine.
+        request_id: vLLM's internal id.
+        queued_ns: When it entered the scheduler's queue.
+        prompt_tokens: Length of its prompt.
+        tenant: Its tenant; empty without one.
+        admitted: Its admission; None before it was scheduled.
+        left_ns: When the scheduler released it; None until recorded.
+        has_lost_steps: Whether records were lost while it was in the engine.
+        spent_s: As in `EngineSeconds`, like those that follow.
+    """
+
+    number: int
+    request_id: str
+    queued_ns: int
+    prompt_tokens: int
+    tenant: str = ""
+    admitted: Admitted | None = None
+    left_ns: int | None = None
+    has_lost_steps: bool = False
+    spent_s: float = 0.0
+    wasted_s: float = 0.0
+    avoidable_s: float = 0.0
+    saved_by_drafts_s: float = 0.0
+
+
+def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineRecord]) -> float:
+    """Share out steps among their requests; return the seconds of known ones.
+
+    To be called once per step, with the model of that moment: so the shares of a step add up,
+    whenever its requests end.
+    """
+    numbers, place = np.unique(steps.entries["request"], return_inverse=True)
+    found = [known.get(number) for number in numbers.tolist()]
+    # Requests of one tenant, or without any, have one owner.
+    owners = np.array(
+        [
+            number if record is None else hash(record.tenant) & _ANY_OWNER
+            for number, record in zip(numbers.tolist(), found, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    shares = share_steps(steps, cost, owners[place])
+    columns = (shares.spent_s, shares.wasted_s, shares.avoidable_s, shares.saved_s)
+    sums = [np.bincount(place, column, len(numbers)).tolist() for column in columns]
+    shared_s = 0.0
+    for record, spent, wasted, avoidable, saved in zip(found, *sums, strict=True):
+        if record is not None:
+            record.spent_s += spent
+            record.wasted_s += wasted
+            record.avoidable_s += avoidable
+            record.saved_by_drafts_s += saved
+            shared_s += spent
+    return shared_s
+
+
+def engine_seconds(
+    records: Sequence[EngineRecord], late: Steps | None, cost: StepCost
+) -> EngineSeconds | None:
+    """Return what a request cost the engine; None if steps with it may be missing.
+
+    Args:
+        records: The records of its sequences.
+        late: The steps that ended after its client left; None if it stayed.
+        cost: The step-cost model.
+    """
+    if any(record.has_lost_steps for record in records):
+        return None
+    spent_s = sum(record.spent_s for record in records)
+    wasted_s = sum(record.wasted_s for record in records)
+    if late is not None:
+        shares = share_steps(late, cost)
+        is_own = is_one_of(late.entries["request"], tuple(record.number for record in records))
+        # All of its late work is wasted, not only what is wasted in any case.
+        wasted_s += float((shares.spent_s - shares.wasted_s)[is_own].sum())
+    has_model = cost.error_ratio is not None
+    cached = [record.admitted.cached_tokens for record in records if record.admitted is not None]
+    saved_s = sum(prefill_seconds(cost, tokens) for tokens in cached)
+    return EngineSeconds(
+        spent_s=spent_s,
+        wasted_s=min(wasted_s, spent_s),
+        avoidable_s=sum(record.avoidable_s for record in records),
+        saved_by_prefix_s=saved_s if has_model else None,
+        saved_by_drafts_s=sum(r.saved_by_drafts_s for r in records) if has_model else None,
+    )
