@@ -109,7 +109,7 @@ def test_the_journal_of_an_earlier_version_is_closed(tmp_path: Path) -> None:
         assert mode(path) == 0o600
 
 
-PRIVATE = {"alerts", "collect", "dashboard", "demo", "serve", "store"}
+PRIVATE = {"alerts", "collect", "dashboard", "demo", "prices", "serve", "store"}
 
 
 def test_commands_that_keep_data_keep_it_private() -> None:
