@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 SHARED = ("served_model", "equipped", "platform")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = getattr(item, "fixturenames", ())
