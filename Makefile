@@ -11,7 +11,7 @@ demo: .venv/.runtime-installed
 
 # Two processes; tests that share a server stay together (tests/conftest.py).
 test: .venv/.dev-installed
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev-installed
 	$(BIN)/ruff check .

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from tests.fixtures.collector_process import CollectorProcess
@@ -25,16 +27,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="rewrite the golden files")
 
 
-# Servers that all tests share. Tests that use one run in the same process, others with their file.
+# Servers that many files share. The files that use one run in the same process.
 SHARED = ("served_model", "equipped", "platform")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        names = getattr(item, "fixturenames", ())
-        group = next((name for name in SHARED if name in names), item.location[0])
-        item.add_marker(pytest.mark.xdist_group(group))
+class SharedServers(LoadFileScheduling):  # type: ignore[misc]
+    """Deals out files; those that use the same server as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _server_of(nodeid.partition("::")[0])
+
+
+@cache
+def _server_of(file: str) -> str:
+    words = (ROOT / file).read_text(encoding="utf-8")
+    return next((name for name in SHARED if f"{name}: " in words), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SharedServers:
+    return SharedServers(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
