@@ -90,7 +90,7 @@ def hold_client_requests(
             run_statement(client, f"ALTER TABLE {view} MODIFY QUERY\n{query}", render)
             changed.append(view)
     if changed:
-        logger.info("requests of clients are held changed=%s", ",".join(changed))
+        logger.info("tables and views of held requests updated changes=%d", len(changed))
     return changed
 
 
