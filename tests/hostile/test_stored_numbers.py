@@ -105,7 +105,7 @@ def test_no_row_stops_another_query(hostile_store: Storage, name: str) -> None:
     parameters: dict[str, object] = {
         **parameters_of(name), **NO_FILTER, "since": "2020-01-01 00:00:00", "route": "",
         "prompt_name": "", "prompt_version": "", "max_request_ns": 3600 * SECOND_NS,
-        "dataset": "live:m", "scorer": "",
+        "dataset": "live:m", "scorer": "", "engine": "",
     }  # fmt: skip
     client = hostile_store.connect()
     try:

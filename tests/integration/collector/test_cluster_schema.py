@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel.request_record import RequestField
+from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.judgement import Counted, judged_view
 from evenkeel_collector.store.migrations import read_migrations
-from evenkeel_collector.store.request_columns import migrated_query, query_with
+from evenkeel_collector.store.request_columns import added_fields, migrated_query, query_with
 from evenkeel_collector.store.rollups import view_statements
 from tests.fixtures.collector_process import collector_environment
 
@@ -27,10 +27,17 @@ STATEMENTS = [
     for text in SCHEMA.render(statement)
 ]
 SLOW = Counted("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
-FIELD = RequestField("num_retries", "evenkeel.num_retries", "Nullable(UInt32)", "")
-STATEMENTS += SCHEMA.render(f"ALTER TABLE requests ADD COLUMN {FIELD.name} {FIELD.column}")
+FILLED = migrated_query(MIGRATIONS)
+FIELDS = [
+    *added_fields(FILLED, REQUEST_FIELDS),
+    RequestField("num_retries", "evenkeel.num_retries", "Nullable(UInt32)", ""),
+]
+for field in FIELDS:
+    STATEMENTS += SCHEMA.render(
+        f"ALTER TABLE requests ADD COLUMN IF NOT EXISTS {field.name} {field.column}"
+    )
 STATEMENTS += SCHEMA.render(
-    "ALTER TABLE spans_to_requests MODIFY QUERY\n" + query_with(migrated_query(MIGRATIONS), [FIELD])
+    "ALTER TABLE spans_to_requests MODIFY QUERY\n" + query_with(FILLED, FIELDS)
 )
 RENAME = "RENAME TABLE spans_to_requests TO spans_to_requests__changed"
 STATEMENTS += SCHEMA.render(RENAME) + SCHEMA.render(judged_view())

@@ -30,8 +30,8 @@ from tests.fixtures.slo_requests import (
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
-# What is no metric of requests.
-OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE)
+# What is no metric of requests, and cost, which needs a budget (test_costs.py).
+OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE, Metric.COST)
 
 EVENTS: list[tuple[str, str, list[dict[str, Any]], tuple[float, float]]] = [
     ("a fast one and a slow one", "ttft", [{}, SLOW], (2, 1)),
