@@ -113,14 +113,18 @@ class _Running:
         self._last_ends = list(accumulate((work.end_ns for work in works), max))
 
     def longest(self, from_ns: int, to_ns: int, but: Work | None = None) -> Work | None:
-        """Return that work, or the one that began last before a moment (`from_ns == to_ns`)."""
-        best, most_ns = None, 0 if from_ns < to_ns else -1
+        """Return that work; of equals, and at a moment (`from_ns == to_ns`), what ended last.
+
+        Of tools that run at once, that is the one that the session waited for.
+        """
+        best, most = None, (0, 0)
         place = bisect_right(self._works, to_ns, key=lambda work: work.start_ns) - 1
         for at in range(place, max(-1, place - _MAX_LOOKED_AT), -1):
             if self._last_ends[at] < from_ns:
                 break
             work = self._works[at]
             overlap_ns = min(work.end_ns, to_ns) - max(work.start_ns, from_ns)
-            if overlap_ns > most_ns and work is not but:
-                best, most_ns = work, overlap_ns
+            is_running = overlap_ns > 0 or (from_ns == to_ns and overlap_ns == 0)
+            if is_running and work is not but and (overlap_ns, work.end_ns) > most:
+                best, most = work, (overlap_ns, work.end_ns)
         return best

@@ -211,6 +211,17 @@ def test_evictions_are_of_requests(works: list[Work]) -> None:
             id="the engine says when",
         ),
         pytest.param(
+            [
+                request(0, 1),
+                tool(1, 30, "build"),
+                tool(2, 20, "read"),
+                request(31, 33, recompute_s=1, evicted_s=20),
+            ],
+            During.TOOL,
+            "build",
+            id="of tools that run at once, the one that was waited for",
+        ),
+        pytest.param(
             [request(0, 1), tool(1, 30), request(90, 93, recompute_s=1, evicted_s=20)],
             During.CLIENT,
             None,
