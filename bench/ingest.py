@@ -14,6 +14,7 @@ import argparse
 import http.client
 import json
 import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -125,9 +126,13 @@ def send(url: str, bodies: list[bytes], num_requests: int, path: str = SPANS.pat
 
 
 def run(
-    num_spans: int, spans_a_request: int, num_senders: int, series: BodySeries = SPANS
+    num_spans: int,
+    spans_a_request: int,
+    num_senders: int,
+    series: BodySeries = SPANS,
+    checkout: Path | None = None,
 ) -> Figures:
-    """Measure one collector, from start to drained."""
+    """Measure one collector, from start to drained: ours, or that of another checkout."""
     bodies = [series.build(spans_a_request, seed) for seed in range(NUM_BODIES)]
     num_requests = max(1, num_spans // spans_a_request // num_senders)
     with tempfile.TemporaryDirectory(prefix=f"ingest-{uuid.uuid4().hex[:6]}") as folder:
@@ -136,8 +141,9 @@ def run(
             "--http-port", "0", "--grpc-port", "0", "--query-port", "0",
         ]  # fmt: skip
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=None if checkout is None else {**os.environ, "PYTHONPATH": import_path(checkout)},
+        )  # fmt: skip
         try:
             assert process.stdout is not None
             addresses = json.loads(process.stdout.readline())
@@ -173,6 +179,11 @@ def run(
         resident_mib=resident / 2**20,
         stored=stored,
     )
+
+
+def import_path(checkout: Path) -> str:
+    """Return the import path of the collector of a checkout."""
+    return f"{checkout}:{checkout / 'collector'}"
 
 
 def run_rotel(

@@ -15,6 +15,8 @@ Apache-2.0, condensed to one line per session); bench/session_replay.py says wha
 - store: the same, of the columns of the view `sessions`, in an embedded store.
 - ingest: CPU of the process that inserts, per span of bench/ingest.py with session IDs and one tool
   call in 16 spans, with the views of sessions and without them, in turns.
+- collector: CPU of whole collectors per span of the same bodies, this one (or
+  `--after`) and `--before`, in turns; the two should differ in nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.demo_load import save
-from bench.ingest import build_body, make_unique
+from bench.ingest import BodySeries, build_body, make_unique, run
 from bench.session_replay import HEADERS, Session, generate_all, read_sessions
 from evenkeel.sessions.evictions import During, find_evictions
 from evenkeel.sessions.ledger import account
@@ -50,7 +52,7 @@ from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.wire.caller import TraceParent
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
-PARTS = ("ledger", "finding", "store", "ingest")
+PARTS = ("ledger", "finding", "store", "ingest", "collector")
 AT_ONCE = 200
 # A conversation's messages are sent with each turn: longer ones would only take longer to replay.
 MAX_FOUND_TURNS = 60
@@ -269,6 +271,32 @@ def measure_ingest(rounds: int) -> dict[str, Any]:
     }
 
 
+def session_bodies(num_spans: int, seed: int) -> bytes:
+    """Return spans with sessions, as bench/ingest.py sends them."""
+    return with_sessions(build_body(num_spans, seed))
+
+
+def measure_collector(
+    before: Path, after: Path | None, rounds: int, num_spans: int
+) -> dict[str, Any]:
+    """Compare whole collectors of two checkouts, from the wire to the row."""
+    series = BodySeries("/v1/traces", "spans", session_bodies)
+    took: dict[Path | None, list[float]] = {before: [], after: []}
+    for _ in range(rounds):
+        for checkout, each in took.items():
+            each.append(run(num_spans, 512, 2, series, checkout).cpu_us_a_span)
+    ratios = [now / then for then, now in zip(took[before], took[after], strict=True)]
+    return {
+        "rounds": rounds,
+        "spans": num_spans,
+        "cpu_us_a_span": statistics.median(took[after]),
+        "cpu_us_a_span_before": statistics.median(took[before]),
+        "ratio": statistics.median(ratios),
+        "ratio_low": min(ratios),
+        "ratio_high": max(ratios),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -277,6 +305,9 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--stored", type=int, default=1_000, help="sessions in the embedded store")
     parser.add_argument("--rounds", type=int, default=9, help="inserts with and without the views")
+    parser.add_argument("--before", type=Path, help="a checkout without sessions, for `collector`")
+    parser.add_argument("--after", type=Path, help="the one to compare it with, if not this one")
+    parser.add_argument("--spans", type=int, default=400_000, help="sent to each collector")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -290,8 +321,12 @@ def main() -> int:
             figures[part] = measure_finding(sessions)
         elif part == "store":
             figures[part] = measure_store(list(generate_all(recorded, args.stored)))
-        else:
+        elif part == "ingest":
             figures[part] = measure_ingest(args.rounds)
+        elif args.before is not None:
+            figures[part] = measure_collector(args.before, args.after, args.rounds, args.spans)
+        else:
+            continue
         print(f"{part}: {json.dumps(figures[part], indent=2)}", flush=True)
     save(args.json, {"trace": args.trace.name, **figures})
     return 0
