@@ -15,7 +15,8 @@ from tests.fixtures.metric_series import VALUES, exposed
 
 pytestmark = pytest.mark.integration
 
-_NAME = re.compile(r"\b(?:evenkeel|vllm|kv_cache|batch)[\w:]+")
+# A metric's name, and no label's.
+_NAME = re.compile(r"\b(?:evenkeel|vllm|kv_cache|batch)[\w:]+\b(?!\s*=)")
 _SAMPLE = re.compile(r"([\w:]+)(?:\{(.*)\})? ")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 

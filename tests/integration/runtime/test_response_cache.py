@@ -106,7 +106,7 @@ def test_the_same_request_is_answered_in_vllms_own_form(equipped: EquippedServer
     assert seen["evenkeel.ttft_s"] > 0
     # The engine was not asked: nothing was queued, computed or decoded, and no time went there.
     assert "gen_ai.usage.output_tokens" not in seen
-    assert equipped.served.children(second) == {}
+    assert equipped.served.children(second).keys() <= {"evenkeel.compression", "evenkeel.cache"}
     assert not [key for key in seen if "ledger" in key and ("prefill" in key or "decode" in key)]
     assert [key for key in first.attributes if "ledger.ttft.prefill" in key]
 
