@@ -25,6 +25,9 @@ from evenkeel_demo.agent import Agent
 from evenkeel_demo.conversations import Conversation, Conversations
 
 MODEL = "support"
+# A token of the demo model is about a character, and its context holds 4,096 of them: five turns
+# of this length with their answers fit beside the system prompt.
+MAX_TURN_CHARACTERS = 300
 # SLO classes of control.toml.
 CHAT, BATCH = "chat", "batch"
 MAX_TOKENS = 64
@@ -98,6 +101,16 @@ class GoldenQuestion:
     messages: Sequence[dict[str, str]]
     tag: str
     reference: str = ""
+
+
+def stands_alone(question: GoldenQuestion) -> bool:
+    """Whether nothing was said before it, and nothing follows.
+
+    So for popular questions, which are what the response cache is for, and for those that would
+    make a chat longer than the model's context.
+    """
+    num_characters = sum(len(message["content"]) for message in question.messages)
+    return question.tag == POPULAR_ROUTE or num_characters > MAX_TURN_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +275,8 @@ class Traffic:
 
     async def _chat(self, client: httpx.AsyncClient, question: GoldenQuestion) -> None:
         self._num_chats += 1
-        # Popular questions are what the response cache is for: nothing was said before them.
         chats = self._conversations
-        is_popular = question.tag == POPULAR_ROUTE
-        chat = chats.begin(1) if is_popular else chats.next(time.monotonic())
+        chat = chats.begin(1) if stands_alone(question) else chats.next(time.monotonic())
         asked = replace(question, messages=[*chat.history, *question.messages])
         try:
             answer = await self._ask(client, asked, CHAT, self._new_caller(chat))

@@ -20,6 +20,7 @@ from evenkeel_demo.traffic import (
     Traffic,
     crowd_size,
     read_popular,
+    stands_alone,
 )
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
@@ -82,3 +83,20 @@ def test_popular_questions_come_in_many_wordings_with_one_answer() -> None:
     assert len(popular) >= 5 * NUM_POPULAR
     assert len({question.messages[0]["content"] for question in popular}) == len(popular)
     assert {question.tag for question in popular} == {POPULAR_ROUTE}
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (
+            GoldenQuestion(
+                [{"role": "user", "content": "How long is the warranty?"}], "paraphrase"
+            ),
+            False,
+        ),
+        (GoldenQuestion([{"role": "user", "content": "How long is it?"}], POPULAR_ROUTE), True),
+        (GoldenQuestion([{"role": "user", "content": "x" * 200}] * 2, "long-prompt"), True),
+    ],
+)
+def test_a_chat_stays_within_the_models_context(question: GoldenQuestion, expected: bool) -> None:
+    assert stands_alone(question) is expected
