@@ -67,6 +67,8 @@ class StepHistory:
         self._chunks: deque[_Chunk] = deque()
         self._num_bytes = 0
         self._known: dict[int, EngineRecord] = {}
+        # Requests whose end may be among lost records.
+        self._doubtful: set[int] = set()
         self._numbers_of_id: dict[str, list[int]] = {}
         self._next_sequence = 0
         self._lost_steps = 0
@@ -205,6 +207,7 @@ class StepHistory:
         for known in self._known.values():
             if known.left_ns is None:
                 known.has_lost_steps = True
+                self._doubtful.add(known.number)
 
     def _apply_event(self, event: RequestEvent) -> None:
         self._update_requests(event)
@@ -243,6 +246,7 @@ class StepHistory:
     def _forget_all(self) -> None:
         self._chunks.clear()
         self._known.clear()
+        self._doubtful.clear()
         self._numbers_of_id.clear()
         self._num_bytes = self._lost_steps = self.num_live = 0
 
@@ -255,6 +259,8 @@ class StepHistory:
         self.runs.add(steps, self.api_id)
         shared_s = charge_requests(steps, self.cost, self._known)
         self.account.add_steps(steps, shared_s, self._end_ns)
+        if self._doubtful:
+            self._let_doubtful_leave(steps)
         end_ns = int(steps.end_ns[-1])
         num_bytes = batch.steps.nbytes + batch.entries.nbytes + steps.features.nbytes
         self._chunks.append(
@@ -275,6 +281,19 @@ class StepHistory:
             self._num_bytes -= self._chunks.popleft().num_bytes
             # Nothing before the oldest remaining step is known.
             self._chunks[0] = replace(self._chunks[0], follows_loss=True)
+
+    def _let_doubtful_leave(self, steps: Steps) -> None:
+        """Release requests that a step with every request of the engine does not have."""
+        last = steps.table[-1]
+        entries = steps.entries[len(steps.entries) - int(last["num_entries"]) :]
+        is_in = (entries["prefill_tokens"] > 0) | (entries["decode_tokens"] > 0)
+        if int(last["num_waiting"]) or int(is_in.sum()) != int(last["num_running"]):
+            return
+        for number in self._doubtful.difference(entries["request"].tolist()):
+            known = self._known.get(number)
+            if known is not None and known.left_ns is None:
+                self._apply_event(Left(number, int(steps.begin_ns[-1])))
+        self._doubtful.clear()
 
     def _select(self, from_ns: int, to_ns: int) -> Steps:
         """Return the timeline of the steps that may overlap an interval."""

@@ -92,6 +92,19 @@ def test_lost_records_are_said_and_not_guessed(sequence: int, lost_steps: int) -
     assert later.spent_s > 0
 
 
+def test_a_request_whose_end_was_lost_does_not_keep_the_engine_busy() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    state = (1, 0, 0, 0, 0, 0, 100, 50, 50)
+    alone = Step(30, 40, [prefill(1, 10)], state=state)
+    past.add(batch(2, [alone], arrived(1, 29)))
+    past.add(batch(3, [Step(40, 44, [decode(1)], state=state)], left(1, 44)))
+    assert past.num_live == 0
+    past.add(batch(4, [Step(544, 550, [prefill(2, 10)], state=state)], arrived(2, 544)))
+    assert read(past).idle_s == pytest.approx(0.5)
+    assert read(past).total_s == pytest.approx(0.55)
+
+
 def test_the_time_while_an_engine_restarts_is_unrecorded() -> None:
     past = history()
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))

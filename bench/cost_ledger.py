@@ -1,0 +1,334 @@
+"""Whether costs add up to the bill, and whether a tenant's saving is predicted.
+
+    python bench/cost_ledger.py --json build/bench/cost_ledger.json
+    python bench/cost_ledger.py --only day|mixes|served
+
+day: a day of requests through vLLM's scheduler and our step hook, on a virtual clock that says how
+long each step takes. Requests, waste, idle and the rest must add up to the day. Again with a batch
+of records that never arrives.
+
+mixes: 20 mixes of tenants, on engines whose steps cost as on a CPU (parts add) and as on a GPU
+(computing and reading overlap). The sum of the avoidable seconds of one tenant against the same mix
+replayed without it.
+
+served: one mix on the demo model, served by vLLM on this machine's CPU, with and without a tenant,
+in seconds of the engine and in CPU-seconds of its process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import psutil
+
+from bench.demo_load import Ask as Call
+from bench.demo_load import demo_server, question, save, send, spans_of
+from tests.fixtures import random_model
+from tests.fixtures.replayed_engine import (
+    FIRST_WORD,
+    NUM_WORDS,
+    Ask,
+    Replay,
+    ReplayedEngine,
+    Speed,
+    additive,
+    open_engine,
+    roofline,
+)
+
+NUM_MIXES = 20
+MIX_S = 40.0
+DAY_S = 86_400.0
+MAX_ERROR = 0.10
+MAX_GAP = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of tenant: lengths of its shared prefix, of the rest of a prompt, and of an answer."""
+
+    shared: int
+    prompt: tuple[int, int]
+    answer: tuple[int, int]
+    requests_per_s: float
+    is_bursty: bool = False
+
+
+KINDS = {
+    "chat": Kind(64, (30, 400), (20, 200), 2.0),
+    "documents": Kind(32, (800, 2500), (10, 60), 0.8),
+    "agent": Kind(512, (50, 600), (30, 250), 1.2, is_bursty=True),
+    "batch": Kind(0, (100, 300), (100, 300), 1.0, is_bursty=True),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", choices=("day", "mixes", "served"))
+    args = parser.parse_args()
+    figures: dict[str, Any] = {"joules": measure_joules()}
+    parts: dict[str, Callable[[], Any]] = {
+        "day": lambda: with_engine(run_day),
+        "mixes": lambda: with_engine(run_mixes),
+        "served": run_served,
+    }
+    for name, part in parts.items():
+        if args.only in (None, name):
+            figures[name] = part()
+    print(f"joules: {figures['joules'] or 'not measured (no NVML)'}")
+    save(args.json, figures)
+    return 0
+
+
+def with_engine(run: Callable[[ReplayedEngine], Any]) -> Any:
+    """Run with an engine that replays."""
+    with tempfile.TemporaryDirectory(prefix="ek-") as folder:
+        model = random_model.build(Path(folder), hidden=64, layers=1)
+        with open_engine(model) as engine:
+            return run(engine)
+
+
+def make_mix(
+    seed: int, num_tenants: int, seconds: float, rate: float
+) -> tuple[list[Ask], list[str]]:
+    """Return a mix of tenants in the order of arrival, and their names."""
+    chosen = random.Random(seed)
+    asks: list[Ask] = []
+    names = []
+    for number in range(num_tenants):
+        kind = KINDS[chosen.choice(list(KINDS))]
+        names.append(f"tenant-{number}")
+        shared = words(chosen, kind.shared)
+        at = chosen.expovariate(kind.requests_per_s * rate)
+        while at < seconds:
+            for _ in range(chosen.randint(1, 6) if kind.is_bursty else 1):
+                prompt = shared + words(chosen, chosen.randint(*kind.prompt))
+                asks.append(Ask(at, names[-1], prompt, chosen.randint(*kind.answer)))
+            gap_s = 3.5 if kind.is_bursty else 1.0
+            at += chosen.expovariate(kind.requests_per_s * rate / gap_s)
+    return sorted(asks, key=lambda ask: ask.time_s), names
+
+
+def words(chosen: random.Random, count: int) -> list[int]:
+    """Return random tokens."""
+    return [FIRST_WORD + chosen.randrange(NUM_WORDS) for _ in range(count)]
+
+
+def run_mixes(engine: ReplayedEngine) -> dict[str, Any]:
+    """Compare the predicted saving with the replay without the tenant."""
+    print(
+        f"{'mix':>3} {'engine':>8} {'tenants':>7} {'busy':>5} {'predicted':>9} {'replayed':>8} "
+        f"{'error':>7} {'by share':>8}"
+    )
+    rows = [measure_mix(engine, number) for number in range(NUM_MIXES)]
+    errors = [abs(row["error"]) for row in rows]
+    within = sum(error <= MAX_ERROR for error in errors)
+    print(
+        f"within {MAX_ERROR:.0%}: {within} of {len(rows)}; median {statistics.median(errors):.1%}, "
+        f"largest {max(errors):.1%}; by its share of the bill instead: median "
+        f"{statistics.median(abs(row['error_of_share']) for row in rows):.1%}"
+    )
+    return {"rows": rows, "num_within": within, "largest_error": max(errors)}
+
+
+def measure_mix(engine: ReplayedEngine, number: int) -> dict[str, Any]:
+    """Replay one mix with and without a tenant."""
+    chosen = random.Random(1000 + number)
+    speed: Speed = (additive, roofline)[number % 2]
+    rate = chosen.choice((0.15, 0.4, 0.8, 1.5, 3.0))
+    asks, names = make_mix(number, chosen.randint(2, 5), MIX_S, rate)
+    dropped = chosen.choice(names)
+    options = {"num_blocks": 3000, "max_num_seqs": 32}
+    whole = engine.replay(asks, speed, seed=number, **options)
+    rest = [ask for ask in asks if ask.tenant != dropped]
+    without = engine.replay(rest, speed, seed=number + 500, **options)
+    saved = whole.busy_s - without.busy_s
+    row = {
+        "mix": number,
+        "engine": speed.__name__,
+        "tenants": len(names),
+        "utilisation": whole.busy_s / whole.wall_s,
+        "predicted_s": whole.avoidable_s(dropped),
+        "replayed_s": saved,
+        "error": whole.avoidable_s(dropped) / saved - 1,
+        "error_of_share": whole.spent_s(dropped) / saved - 1,
+        "model_error_ratio": whole.error_ratio,
+    }
+    print(
+        f"{number:>3} {row['engine']:>8} {row['tenants']:>7} {row['utilisation']:>5.0%} "
+        f"{row['predicted_s']:>8.1f}s {saved:>7.1f}s {row['error']:>+7.1%} "
+        f"{row['error_of_share']:>+8.1%}",
+        flush=True,
+    )
+    return row
+
+
+def run_day(engine: ReplayedEngine, seconds: float = DAY_S, rate: float = 0.02) -> dict[str, Any]:
+    """Add up a day, whole and with a lost batch."""
+    asks, _ = make_mix(77, 4, seconds, rate)
+    chosen = random.Random(5)
+    asks = [
+        Ask(a.time_s, a.tenant, a.prompt, a.max_tokens, chosen.uniform(0.1, 1.5))
+        if chosen.random() < 0.05
+        else a
+        for a in asks
+    ]
+    found = {}
+    for name, lost in (("whole", ()), ("a lost batch", (40,))):
+        # Few blocks, so that some requests are preempted.
+        replay = engine.replay(asks, additive, lost_batches=lost, num_blocks=400, max_num_seqs=32)
+        found[name] = describe_day(name, replay)
+    return found
+
+
+def describe_day(name: str, replay: Replay) -> dict[str, Any]:
+    """Print and return how a day adds up."""
+    account = replay.account
+    wasted, spent = replay.wasted_s(), replay.spent_s()
+    parts = {
+        "useful_s": spent - wasted,
+        "wasted_s": wasted,
+        "other_s": account.requests_s + account.other_s - spent,
+        "between_s": account.between_s,
+        "idle_s": account.idle_s,
+        "unrecorded_s": account.unrecorded_s,
+    }
+    gap = sum(parts.values()) / replay.wall_s - 1
+    uncharged = 1 - spent / replay.busy_s
+    print(f"{name}: {len(replay.requests)} requests, {replay.num_steps} steps, ", end="")
+    print(", ".join(f"{key.removesuffix('_s')} {value:.2f} s" for key, value in parts.items()))
+    print(
+        f"  sum / wall time - 1 = {gap:+.5%} (at most {MAX_GAP:.1%}); step time that no request is "
+        f"charged with: {uncharged:.4%}"
+    )
+    return {**parts, "wall_s": replay.wall_s, "gap": gap, "uncharged_ratio": uncharged}
+
+
+def run_served(seconds: float = 40.0) -> dict[str, Any]:
+    """Measure one mix on the demo model with and without a tenant."""
+    chosen = random.Random(11)
+    calls: list[tuple[float, str, Call]] = []
+    for tenant, per_s, tokens in (("short", 3.0, (10, 40)), ("long", 1.2, (60, 200))):
+        at = chosen.expovariate(per_s)
+        while at < seconds:
+            call = Call(question(len(calls)), chosen.randint(*tokens), streams=True)
+            calls.append((at, tenant, call))
+            at += chosen.expovariate(per_s)
+    calls.sort(key=lambda each: each[0])
+    runs = []
+    with demo_server("--speculate", "none") as served:
+        for number, kept in enumerate((("short", "long"), ("short",))):
+            mine = [(at, f"{tenant}-{number}", c) for at, tenant, c in calls if tenant in kept]
+            runs.append(play_served(served, mine))
+    whole, without = runs
+    saved_cpu = whole["cpu_s"] - without["cpu_s"]
+    saved = whole["engine_s"] - without["engine_s"]
+    predicted = whole["avoidable_s"]["long-0"]
+    cpu_per_engine_s = whole["cpu_s"] / whole["engine_s"]
+    found = {
+        "predicted_engine_s": predicted,
+        "measured_engine_s": saved,
+        "error": predicted / saved - 1,
+        "predicted_cpu_s": predicted * cpu_per_engine_s,
+        "measured_cpu_s": saved_cpu,
+        "error_cpu": predicted * cpu_per_engine_s / saved_cpu - 1,
+        "runs": runs,
+    }
+    print(
+        f"served: without 'long' {predicted:.2f} s of engine predicted, {saved:.2f} s measured "
+        f"({found['error']:+.1%}); CPU {found['predicted_cpu_s']:.2f} s predicted, "
+        f"{saved_cpu:.2f} s measured ({found['error_cpu']:+.1%})"
+    )
+    return found
+
+
+def play_served(served: Any, calls: Sequence[tuple[float, str, Call]]) -> dict[str, Any]:
+    """Send calls at their times; return engine seconds and CPU-seconds."""
+    before_s = settled_engine_time(served)
+    before_cpu_s = cpu_seconds(served)
+    began = time.perf_counter()
+    threads = []
+    for at, tenant, call in calls:
+        time.sleep(max(0.0, began + at - time.perf_counter()))
+        threads.append(threading.Thread(target=send, args=(served, call, tenant)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    cpu_s = cpu_seconds(served) - before_cpu_s
+    tenants = sorted({tenant for _, tenant, _ in calls})
+    spans = {t: spans_of(served, t, sum(each[1] == t for each in calls)) for t in tenants}
+    return {
+        "cpu_s": cpu_s,
+        "engine_s": settled_engine_time(served) - before_s,
+        "charged_s": {t: sum(s["evenkeel.engine_s"] for s in spans[t]) for t in tenants},
+        "avoidable_s": {
+            t: sum(s["evenkeel.engine_avoidable_s"] for s in spans[t]) for t in tenants
+        },
+    }
+
+
+def settled_engine_time(served: Any) -> float:
+    """Return the seconds that the engine has spent in steps, once they no longer grow."""
+    known_s = -1.0
+    while (now_s := engine_time(served)) != known_s:
+        known_s = now_s
+        # The exporter's figures are up to a second old.
+        time.sleep(2.0)
+    return now_s
+
+
+def engine_time(served: Any) -> float:
+    """Return the seconds that the engine has spent in steps."""
+    import httpx
+
+    lines = httpx.get(f"{served.url}/metrics").text.splitlines()
+    return sum(
+        float(line.split()[-1])
+        for line in lines
+        if line.startswith("evenkeel_engine_seconds_total")
+        and ('kind="requests"' in line or 'kind="other"' in line)
+    )
+
+
+def cpu_seconds(served: Any) -> float:
+    """Return the CPU-seconds of the server and its children."""
+    tree = psutil.Process(served.process.pid)
+    times = [p.cpu_times() for p in (tree, *tree.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def measure_joules(seconds: float = 1.0) -> dict[str, float] | None:
+    """Return the joules that each GPU took during an interval; None without NVML."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:
+        return None
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        before = [nvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles]
+        time.sleep(seconds)
+        after = [nvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles]
+        return {
+            f"gpu{i}": (b - a) / 1e3 for i, (a, b) in enumerate(zip(before, after, strict=True))
+        }
+    finally:
+        nvml.nvmlShutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
