@@ -82,7 +82,7 @@ from tests.fixtures.otlp_payload import trace_request
 folder = Path(sys.argv[1])
 bodies = [
     trace_request(5, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}),
-    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(2, {"gen_ai.latency.e2e": 1.5}, name="llm_request"),
     trace_request(1, name="evenkeel.evaluation"),
 ]
 bodies = [body.SerializeToString() for body in bodies]
