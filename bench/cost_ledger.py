@@ -5,7 +5,9 @@
 
 day: a day of requests through vLLM's scheduler and our step hook, on a virtual clock that says how
 long each step takes. Requests, waste, idle and the rest must add up to the day. Again with a batch
-of records that never arrives.
+of records that never arrives; and ten busy minutes with preemptions, cancellations,
+rejected drafts and lost batches. Then in money: all charges of the export against the time of the
+engine times the price of a second.
 
 mixes: 20 mixes of tenants, on engines whose steps cost as on a CPU (parts add) and as on a GPU
 (computing and reading overlap). The sum of the avoidable seconds of one tenant against the same mix
@@ -26,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,9 @@ import psutil
 
 from bench.demo_load import Ask as Call
 from bench.demo_load import demo_server, question, save, send, spans_of
+from evenkeel.prices.price_file import IdleShare
 from tests.fixtures import random_model
+from tests.fixtures.engine_bill import HOUR, make_bill
 from tests.fixtures.replayed_engine import (
     FIRST_WORD,
     NUM_WORDS,
@@ -52,6 +56,7 @@ from tests.fixtures.replayed_engine import (
 NUM_MIXES = 20
 MIX_S = 40.0
 DAY_S = 86_400.0
+BUSY_S, BUSY_RATE = 600.0, 0.8
 MAX_ERROR = 0.10
 MAX_GAP = 0.001
 
@@ -178,44 +183,93 @@ def measure_mix(engine: ReplayedEngine, number: int) -> dict[str, Any]:
 
 
 def run_day(engine: ReplayedEngine, seconds: float = DAY_S, rate: float = 0.02) -> dict[str, Any]:
-    """Add up a day, whole and with a lost batch."""
-    asks, _ = make_mix(77, 4, seconds, rate)
-    chosen = random.Random(5)
-    asks = [
-        Ask(a.time_s, a.tenant, a.prompt, a.max_tokens, chosen.uniform(0.1, 1.5))
-        if chosen.random() < 0.05
-        else a
-        for a in asks
-    ]
+    """Add up a day, whole and with a lost batch, and a busy time in which everything goes wrong."""
     found = {}
+    asks = make_day(seconds, rate, leaving=0.05)
     for name, lost in (("whole", ()), ("a lost batch", (40,))):
-        # Few blocks, so that some requests are preempted.
         replay = engine.replay(asks, additive, lost_batches=lost, num_blocks=400, max_num_seqs=32)
+        found[name] = describe_day(name, replay)
+    asks = make_day(min(seconds, BUSY_S), BUSY_RATE, leaving=0.15)
+    for name, lost in (("busy", ()), ("busy, lost batches", range(100, 105))):
+        chosen = random.Random(6)
+        replay = engine.replay(
+            asks,
+            additive,
+            lost_batches=lost,
+            accept=lambda drafted, chosen=chosen: chosen.randint(0, drafted),
+            drafts=3,
+            num_blocks=300,
+            max_num_seqs=32,
+        )
         found[name] = describe_day(name, replay)
     return found
 
 
+def make_day(seconds: float, rate: float, leaving: float) -> list[Ask]:
+    """Return the requests of four tenants; of a part of them, the client leaves early."""
+    asks, _ = make_mix(77, 4, seconds, rate)
+    chosen = random.Random(5)
+    return [
+        replace(ask, cancelled_after_s=chosen.uniform(0.1, 1.5))
+        if chosen.random() < leaving
+        else ask
+        for ask in asks
+    ]
+
+
 def describe_day(name: str, replay: Replay) -> dict[str, Any]:
-    """Print and return how a day adds up."""
+    """Print and return how a day adds up, in seconds and in money."""
     account = replay.account
     wasted, spent = replay.wasted_s(), replay.spent_s()
     parts = {
         "useful_s": spent - wasted,
         "wasted_s": wasted,
-        "other_s": account.requests_s + account.other_s - spent,
+        "other_s": account.other_s,
+        "lost_s": account.requests_s - spent,
         "between_s": account.between_s,
         "idle_s": account.idle_s,
         "unrecorded_s": account.unrecorded_s,
     }
-    gap = sum(parts.values()) / replay.wall_s - 1
+    gap = (sum(parts.values()) - parts["lost_s"]) / replay.wall_s - 1
     uncharged = 1 - spent / replay.busy_s
-    print(f"{name}: {len(replay.requests)} requests, {replay.num_steps} steps, ", end="")
+    idle_gap = (account.idle_s - replay.idle_s) / replay.wall_s
+    num_left = sum(each.was_cancelled for each in replay.requests)
+    print(
+        f"{name}: {len(replay.requests)} requests, {num_left} cancelled, {replay.num_preempted} "
+        f"preemptions, {replay.num_steps} steps, ",
+        end="",
+    )
     print(", ".join(f"{key.removesuffix('_s')} {value:.2f} s" for key, value in parts.items()))
     print(
-        f"  sum / wall time - 1 = {gap:+.5%} (at most {MAX_GAP:.1%}); step time that no request is "
-        f"charged with: {uncharged:.4%}"
+        f"  sum without lost / wall time - 1 = {gap:+.5%} (at most {MAX_GAP:.1%}); step time that "
+        f"no request is charged with: {uncharged:.4%}; idle, less the clock's: {idle_gap:+.5%} of "
+        "the wall time"
     )
-    return {**parts, "wall_s": replay.wall_s, "gap": gap, "uncharged_ratio": uncharged}
+    return {
+        **parts,
+        "wall_s": replay.wall_s,
+        "gap": gap,
+        "uncharged_ratio": uncharged,
+        "idle_gap": idle_gap,
+        "num_requests": len(replay.requests),
+        "num_cancelled": num_left,
+        "num_preempted": replay.num_preempted,
+        "num_steps": replay.num_steps,
+        "money": {idle.value: describe_bill(replay, idle) for idle in IdleShare},
+    }
+
+
+def describe_bill(replay: Replay, idle: IdleShare) -> dict[str, Any]:
+    """Print and return how the charges of a day add up to what its engine costs."""
+    used = [(r.tenant, None if r.engine is None else r.engine.spent_s) for r in replay.requests]
+    bill = make_bill(used, replay.account, idle)
+    owed = replay.wall_s * HOUR / 3600
+    gap = bill.effective / owed - 1
+    print(
+        f"  idle {idle.value}: charges {bill.effective:.4f}, engine {owed:.4f} EUR, {gap:+.5%}; "
+        + ", ".join(f"{tenant} {cost:.4f}" for tenant, cost in sorted(bill.of_tenant.items()))
+    )
+    return {"charged": bill.effective, "owed": owed, "gap": gap, "of_tenant": bill.of_tenant}
 
 
 def run_served(seconds: float = 40.0) -> dict[str, Any]:
