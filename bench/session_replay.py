@@ -10,8 +10,10 @@ Everything else is drawn here, from a literal seed:
   client's before and after them; the longest tool takes the rest. Other pauses are the client's.
 - A recorded sub-agent is a tool `Task` in that pause: an agent of 2 to 6 turns with one tool each.
 - In 10 % of the pauses with tools, and 5 % of the others, the prefix is evicted at a random moment;
-  the next turn computes 20 to 80 % of its prefill again. Two in three engines say so; of the third,
-  only the cached tokens are known.
+  the next turn computes 20 to 80 % of its prefill again. With tools, that moment is while the tool
+  runs that the session waits for, or in the client's time before and after it, which is then no
+  eviction during a tool. Two in three engines say so; of the third, only the cached tokens are
+  known, of which the same 20 to 80 % are missing.
 - The session is named by an agent's header (x-session-id, x-claude-code-session-id, session-id,
   x-session-affinity), or not at all but the requests have one trace, or not even a trace. Of the
   last, one in five begins with one of 20 prompts that others send too, and a prompt that has shrunk
@@ -56,6 +58,7 @@ class Session:
         others: Its tools and agents.
         seconds: The truth, by cause; tools are one cause, `tool`.
         evicted_in_tool: Requests whose prefix was evicted while a tool ran, and that tool.
+        says_evictions: Whether its engine records evictions; if not, they are to be inferred.
         wall_s: From its first arrival to its end.
     """
 
@@ -65,6 +68,7 @@ class Session:
     others: list[Work] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     evicted_in_tool: dict[str, str] = field(default_factory=dict)
+    says_evictions: bool = True
     wall_s: float = 0.0
 
     @property
@@ -95,7 +99,7 @@ class _Generator:
         self._draw = draw
         self._session = Session(number, draw.choice(NAMINGS))
         self._trace = f"{draw.getrandbits(128):032x}"
-        self._says_evictions = draw.random() < 2 / 3
+        self._says_evictions = self._session.says_evictions = draw.random() < 2 / 3
         self._now_s = draw.uniform(0, 3600)
         self._num_ids = 0
         self._loss: tuple[float, float, bool] | None = None
@@ -152,8 +156,7 @@ class _Generator:
             if self._says_evictions:
                 recompute_s = prefill_s * share
             else:
-                cached = 0
-                recompute_s = prefill_s * self._num_previous_tokens / tokens
+                cached = int(self._num_previous_tokens * (1 - share)) // 64 * 64
         work = self._work(
             Kind.REQUEST, self._now_s, queue_s + api_s, "model", parent, request_id=request_id,
             queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s,
@@ -204,8 +207,9 @@ class _Generator:
             self._work(
                 Kind.TOOL, began_s, (self._now_s - began_s) * draw.uniform(0.05, 0.9), "short"
             )
-        if sub is None and draw.random() < 0.1:
-            self._loss = (draw.uniform(began_s, self._now_s), draw.uniform(0.2, 0.8), True)
+        if draw.random() < 0.1:
+            at_s = draw.uniform(began_s - before_s, self._now_s + after_s)
+            self._loss = (at_s, draw.uniform(0.2, 0.8), began_s <= at_s <= self._now_s)
         self._now_s += after_s
 
     def _delegate(self, own_s: float) -> None:

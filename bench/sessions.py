@@ -7,12 +7,15 @@ Replays sessions resampled from recorded ones of agents (github.com/callanjfox/k
 Apache-2.0, condensed to one line per session); bench/session_replay.py says what is made up.
 
 - ledger: how many ledgers add up to the wall time within 1 %; how far each cause is from the truth;
-  evictions while a tool ran, named with the tool.
+  evictions while a tool ran, named with the tool: precision, recall and F1, also of engines that
+  record evictions and of those of which they are inferred. Right is the request with its tool.
 - finding: through the server's own reading of headers, its digests of messages and the exporter's
   finder, 200 sessions at a time. A request is right if its found session is mostly of its own true
   session and is the largest of those found of it. A session is right if it was found whole and
   alone. Pairs are of requests of one session; F1 of those found together.
-- store: the same, of the columns of the view `sessions`, in an embedded store.
+- spans: the same of requests, tools and agents that reach an embedded store as spans
+  (bench/session_spans.py says which), by the views `sessions` and `session_turns`.
+- store: ledgers in the columns of the view `sessions`, in an embedded store.
 - ingest: CPU of the process that inserts, per span of bench/ingest.py with session IDs and one tool
   call in 16 spans, with the views of sessions and without them, in turns.
 - collector: CPU of whole collectors per span of the same bodies, this one (or
@@ -40,6 +43,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from bench.demo_load import save
 from bench.ingest import BodySeries, build_body, make_unique, run
 from bench.session_replay import HEADERS, Session, generate_all, read_sessions
+from bench.session_spans import case_of, read_back, send
 from evenkeel.sessions.evictions import During, find_evictions
 from evenkeel.sessions.ledger import account
 from evenkeel.sessions.work import Kind
@@ -52,7 +56,7 @@ from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.wire.caller import TraceParent
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
-PARTS = ("ledger", "finding", "store", "ingest", "collector")
+PARTS = ("ledger", "finding", "spans", "store", "ingest", "collector")
 AT_ONCE = 200
 # A conversation's messages are sent with each turn: longer ones would only take longer to replay.
 MAX_FOUND_TURNS = 60
@@ -70,7 +74,7 @@ def share(counts: Counter[str], name: str, of: str) -> float:
 def measure_ledgers(sessions: Iterable[Session]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     errors: dict[str, list[float]] = defaultdict(list)
-    named: Counter[str] = Counter()
+    named: dict[str, Counter[str]] = defaultdict(Counter)
     took_s = 0.0
     for session in sessions:
         began_s = time.perf_counter()
@@ -92,18 +96,26 @@ def measure_ledgers(sessions: Iterable[Session]) -> dict[str, Any]:
         )
         during = {e.work.request_id: e.tool for e in evictions if e.during is During.TOOL}
         truth = session.evicted_in_tool
-        named["right"] += sum(truth.get(request) == tool for request, tool in during.items())
-        named["named"] += len(during)
-        named["forced"] += len(truth)
+        for engines in ("all", "recorded" if session.says_evictions else "inferred"):
+            of = named[engines]
+            of["right"] += sum(truth.get(request) == tool for request, tool in during.items())
+            of["named"] += len(during)
+            of["forced"] += len(truth)
     return {
         "sessions": counts["sessions"],
         "requests_tools_agents": counts["works"],
         "adding_up_within_1_percent": share(counts, "adding up", "sessions"),
         "every_cause_within_1_percent_of_wall": share(counts, "every cause", "sessions"),
         "worst_error_of_wall": {cause: max(each) for cause, each in sorted(errors.items())},
-        "evictions_forced_in_tools": named["forced"],
-        "evictions_named": named["named"],
-        "evictions_f1": 2 * named["right"] / max(1, named["named"] + named["forced"]),
+        "evictions": {
+            engines: {
+                **of,
+                "precision": share(of, "right", "named"),
+                "recall": share(of, "right", "forced"),
+                "f1": 2 * of["right"] / max(1, of["named"] + of["forced"]),
+            }
+            for engines, of in named.items()
+        },
         "us_per_work": took_s / max(1, counts["works"]) * 1e6,
     }
 
@@ -140,40 +152,58 @@ def measure_finding(sessions: Sequence[Session]) -> dict[str, Any]:
             seen = observe(session, place)
             finder.find(seen)
             found[session.number, place] = seen.session_id or f"none-{len(found)}"
+    by_naming = {s.number: s.naming for s in sessions}
+    return score([(number, name) for (number, _), name in found.items()], by_naming)
+
+
+def score(found: Iterable[tuple[int, str]], case_of_session: dict[int, str]) -> dict[str, Any]:
+    """Judge pieces of work, each of a true session and found in a named one, by case."""
     true_of: dict[str, Counter[int]] = defaultdict(Counter)
     found_of: dict[int, Counter[str]] = defaultdict(Counter)
-    for (number, _), name in found.items():
+    for number, name in found:
         true_of[name][number] += 1
         found_of[number][name] += 1
     figures: dict[str, Any] = {}
-    for naming in ("all", "header", "trace", "chain"):
+    for case in ("all", *sorted(set(case_of_session.values()))):
         counts: Counter[str] = Counter()
-        for session in sessions:
-            if naming not in ("all", session.naming):
+        for number, names in found_of.items():
+            if case not in ("all", case_of_session[number]):
                 continue
-            names = found_of[session.number]
             name, size = names.most_common(1)[0]
+            total = sum(names.values())
             counts["sessions"] += 1
-            counts["requests"] += len(session.turns)
+            counts["works"] += total
             owner = true_of[name].most_common(1)[0][0]
-            counts["right requests"] += size if owner == session.number else 0
-            is_whole = len(names) == 1 and len(true_of[name]) == 1
-            counts["right sessions"] += is_whole
+            counts["right works"] += size if owner == number else 0
+            counts["right sessions"] += len(names) == 1 and len(true_of[name]) == 1
             for piece, num in names.items():
                 counts["found pairs"] += num * (num - 1) // 2
                 counts["claimed pairs"] += num * (sum(true_of[piece].values()) - 1)
-            counts["true pairs"] += len(session.turns) * (len(session.turns) - 1) // 2
-        # A found pair is claimed by both of its requests.
+            counts["true pairs"] += total * (total - 1) // 2
+        # A found pair is claimed by both of its pieces of work.
         precision = 2 * counts["found pairs"] / max(1, counts["claimed pairs"])
         recall = share(counts, "found pairs", "true pairs")
-        figures[naming] = {
+        figures[case] = {
             "sessions": counts["sessions"],
-            "requests": counts["requests"],
-            "requests_right": share(counts, "right requests", "requests"),
+            "works": counts["works"],
+            "works_right": share(counts, "right works", "works"),
             "sessions_right": share(counts, "right sessions", "sessions"),
             "pairs_f1": 2 * precision * recall / max(1e-9, precision + recall),
         }
     return figures
+
+
+def measure_spans(sessions: Sequence[Session]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_embedded(Path(folder))
+        client = storage.connect()
+        true_of = send(storage, client, sessions)
+        found = read_back(client)
+        client.close()
+        storage.close()
+    # A span in no session is one alone, and wrong unless its session is that.
+    named = [(number, found.get(span, f"none {span}")) for span, number in true_of.items()]
+    return score(named, {s.number: case_of(s) for s in sessions})
 
 
 def measure_store(sessions: Sequence[Session]) -> dict[str, Any]:
@@ -304,6 +334,7 @@ def main() -> int:
     parser.add_argument("--trace", type=Path, required=True, help="recorded sessions, .jsonl.gz")
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--stored", type=int, default=1_000, help="sessions in the embedded store")
+    parser.add_argument("--spans-of", type=int, default=300, help="sessions sent as spans")
     parser.add_argument("--rounds", type=int, default=9, help="inserts with and without the views")
     parser.add_argument("--before", type=Path, help="a checkout without sessions, for `collector`")
     parser.add_argument("--after", type=Path, help="the one to compare it with, if not this one")
@@ -319,6 +350,9 @@ def main() -> int:
         elif part == "finding":
             sessions = list(generate_all(recorded, args.sessions, MAX_FOUND_TURNS))
             figures[part] = measure_finding(sessions)
+        elif part == "spans":
+            sessions = list(generate_all(recorded, args.spans_of, MAX_FOUND_TURNS))
+            figures[part] = measure_spans(sessions)
         elif part == "store":
             figures[part] = measure_store(list(generate_all(recorded, args.stored)))
         elif part == "ingest":

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from bench.session_replay import generate_all
+from bench.session_spans import read_back, send
 from evenkeel.sessions.ledger import account
 from evenkeel.sessions.work import OPEN_S, works_of
 from evenkeel_collector.log.segment_format import encode_segment
@@ -225,8 +227,23 @@ def test_requests_of_others(
     store.send()
     (row,) = store.rows("session_id, session_source, num_requests, num_tools")
     assert tuple(row.values()) == (session, source, 1, 1)
+    assert [turn["kind"] for turn in store.turns(session)] == ["request", "tool"]
     sources = store.client.query("SELECT session_source FROM requests").result_rows
     assert sources == [(source,)]
+
+
+def test_generated_sessions_are_found_whole(opened: Storage, store: Sessions) -> None:
+    turns = [
+        {"t": 30.0 * at, "in": 5000, "api": 2.0, "think": 20.0, "stop": "tool_use"}
+        for at in range(6)
+    ]
+    turns.insert(3, {"subagent": {"t": 60.0}})
+    sessions = list(generate_all([turns], 9))
+    true_of = send(opened, store.client, sessions)
+    found = read_back(store.client)
+    assert found.keys() == true_of.keys()
+    pairs = {(number, found[span]) for span, number in true_of.items()}
+    assert len(pairs) == len(sessions) == len(set(found.values()))
 
 
 def test_an_id_of_10_kilobytes_is_replaced_by_its_hash(store: Sessions) -> None:
