@@ -6,16 +6,22 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 
+import clickhouse_connect
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from evenkeel_dashboard.frame.selection import format_time_ms
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened
 from tests.fixtures.engine_pages import PAGES, SECOND, SPANS, metrics_request, span_request
 
 pytestmark = pytest.mark.integration
 PROTOBUF = {"content-type": "application/x-protobuf"}
+STORED = """
+SELECT (SELECT uniqExact(time, service) FROM engine_state WHERE time < toDateTime({end_s:UInt32})),
+    (SELECT count() FROM requests WHERE time < toDateTime({end_s:UInt32}))
+"""
 # Long before the platform's own requests, which other tests count.
 DAYS = {"sglang": 20, "tgi": 19, "both": 18}
 
@@ -45,6 +51,11 @@ def engines(platform: Platform) -> Iterator[Platform]:
                 content=span_request(which, at_ns(which) - 90 * SECOND).SerializeToString(),
                 headers=PROTOBUF,
             ).raise_for_status()
+    client = clickhouse_connect.get_client(dsn=platform.query_url, database="evenkeel")
+    sent = (2 * (len(DAYS) + 1), len(DAYS.keys() & SPANS.keys()))
+    end = {"end_s": max(map(at_ns, DAYS)) // SECOND + 60}
+    wait_for(lambda: client.query(STORED, end).result_rows[0] == sent)
+    client.close()
     yield platform
 
 

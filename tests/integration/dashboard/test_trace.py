@@ -2,15 +2,15 @@
 
 import time
 
+import clickhouse_connect
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from evenkeel.store import Store
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, overflow
 from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
-from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -46,13 +46,15 @@ def traced(platform: Platform) -> Platform:
         content=request.SerializeToString(),
         headers={"content-type": "application/x-protobuf"},
     ).raise_for_status()
-    store = Store(platform.query_url)
-    deadline = time.monotonic() + 60
-    while not store.rows(query("request_trace"), {"trace_id": TRACE, "near_ms": 0}):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    store.close()
+    wait_until_stored(platform, "spans", TRACE)
     return platform
+
+
+def wait_until_stored(platform: Platform, table: str, trace_id: str) -> None:
+    client = clickhouse_connect.get_client(dsn=platform.query_url, database="evenkeel")
+    found = f"SELECT count() > 0 FROM {table} WHERE TraceId = {{trace_id:String}}"
+    wait_for(lambda: client.query(found, {"trace_id": trace_id}).result_rows == [(True,)])
+    client.close()
 
 
 def names(page: Page) -> list[str]:
@@ -114,6 +116,8 @@ def test_a_trace_without_a_request_is_shown_alone_with_what_it_logged(
             headers={"content-type": "application/x-protobuf"},
         ).raise_for_status()
     trace_id = id_bytes("plain", 16).hex()
+    for table in ("spans", "logs"):
+        wait_until_stored(traced, table, trace_id)
     page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id}")
     expect(page.locator(".ek-trace-row")).to_have_count(2)
     expect(page.get_by_text("No request of this trace is stored")).to_be_visible()
