@@ -88,11 +88,29 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     cached_tokens: Annotated[
         int | None, InStore("input tokens found in the prefix cache", spans.CACHED_TOKENS)
     ] = None
+    reasoning_tokens: Annotated[
+        int | None, InStore("output tokens spent on reasoning", spans.REASONING_TOKENS)
+    ] = None
+    visible_tokens: Annotated[
+        int | None,
+        InStore("output tokens after the reasoning; 0 if they show nothing: an empty answer"),
+    ] = None
+    repeated_share: Annotated[
+        float | None,
+        InStore("share of the answer's 4-grams of tokens that occurred earlier in it, 0-1"),
+    ] = None
+    tool_calls_failed: Annotated[
+        int | None,
+        InStore("tool calls in the answer that did not parse; NULL if no tools were offered"),
+    ] = None
     wasted_tokens: Annotated[int | None, InStore("tokens generated after the client left")] = None
     queue_s: Annotated[float | None, InStore("s, arrival → first scheduled")] = None
     prefill_s: Annotated[float | None, InStore("s, → first token")] = None
     decode_s: Annotated[float | None, InStore("s, → last token")] = None
     ttft_s: Annotated[float | None, InStore("s, arrival → first token, queue included")] = None
+    visible_ttft_s: Annotated[
+        float | None, InStore("s, arrival → first token after the reasoning")
+    ] = None
     tpot_s: Annotated[
         float | None, InStore("s per token: (last − first token time) / (output tokens − 1)")
     ] = None

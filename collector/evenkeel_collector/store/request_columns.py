@@ -75,7 +75,7 @@ _KINDS: Mapping[str, _Kind] = {
     "Array(Float64)": _Kind("list_of($range)", _REFUSED_LIST),
 }
 # As in number_ranges.py: by the unit that ends a column's name.
-_HIGH_OF_UNIT = {"_s": 1e6, "_tokens": 1e8, "_ratio": 1.0}
+_HIGH_OF_UNIT = {"_s": 1e6, "_tokens": 1e8, "_ratio": 1.0, "_share": 1.0}
 
 
 def add_columns(
@@ -191,7 +191,7 @@ def _parts_of(field: RequestField) -> tuple[str, str]:
             "add a migration to store/schema/"
         )
     text = f"added_from[{quote(field.attribute)}]"
-    unit = re.search(r"(_s|_tokens|_ratio)$", field.name)
+    unit = re.search(r"(_s|_tokens|_ratio|_share)$", field.name)
     high = _HIGH_OF_UNIT[unit[0]] if unit else kind.high
     words = {
         "text": text,

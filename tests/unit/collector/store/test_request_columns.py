@@ -40,7 +40,6 @@ OF_THE_STORE = {
     "refused_numbers",
     # What other tracers' spans say of costs, and what the price file makes of it.
     "cache_write_tokens",
-    "reasoning_tokens",
     "given_cost",
     "cost",
     "currency",
