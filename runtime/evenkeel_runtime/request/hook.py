@@ -106,7 +106,7 @@ class RequestHook:
         request = CURRENT_REQUEST.get()
         if request is not None and request.is_over:
             # A background response outlives its HTTP request, so it is timed from its own start.
-            request = None
+            request = _outlive(request)
         run = EngineRun(
             request_id=request_id,
             model=model or self.model,
@@ -121,7 +121,7 @@ class RequestHook:
         )
         if request is not None:
             request.runs.append(run)
-            self._guard(name_tenant, run)
+        self._guard(name_tenant, run)
         if self.speculation is not None:
             self._guard(self.speculation.start_run, run)
         return run
@@ -267,7 +267,24 @@ def name_tenant(run: EngineRun) -> None:
     """Say in the engine's parameters whose request it is.
 
     The engine drafts only from past answers of this tenant, and its steps are shared out by tenant.
+    Callers may send any parameters (`vllm_xargs`): a tenant in them is discarded.
     """
+    if not hasattr(run.params, "extra_args"):
+        return
     tenant = None if run.request is None else run.request.caller.tenant
-    if tenant is not None and hasattr(run.params, "extra_args"):
-        run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: tenant}
+    extra = {k: v for k, v in (run.params.extra_args or {}).items() if k != TENANT_KEY}
+    if tenant is not None:
+        extra[TENANT_KEY] = tenant
+    run.params.extra_args = extra or None
+
+
+def _outlive(request: HttpRequest) -> HttpRequest:
+    """Return what a run of a request that is over belongs to: its caller, from now on."""
+    return HttpRequest(
+        request.operation,
+        request.caller,
+        compression=request.compression,
+        # Only its own cancellation can stop it.
+        has_client_left=True,
+        is_over=True,
+    )

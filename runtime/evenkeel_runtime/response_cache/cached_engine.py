@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from evenkeel import spans
-from evenkeel_runtime.request.hook import RequestHook, enter_engine
+from evenkeel_runtime.request.hook import RequestHook, enter_engine, name_tenant
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
@@ -315,6 +315,7 @@ class CachedEngine:
         run = self._hook.start_run(replay.request_id, replay.params)
         run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
         run.request.is_over = True
+        name_tenant(run)
         run.response_cache = "replay"
         run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
         try:

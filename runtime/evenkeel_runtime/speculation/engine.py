@@ -300,9 +300,11 @@ class Speculation:
 def _follow(request: VllmRequest, vocabulary: int) -> _Followed:
     extra = getattr(request.sampling_params, "extra_args", None) or {}
     owner = f"{request.cache_salt or ''}\n{extra.get(TENANT_KEY) or ''}"
-    handed = read_handed(extra, vocabulary)
+    handed = read_handed(extra, vocabulary, request.max_tokens)
     trail = Trail(owner, request.all_token_ids, request.num_prompt_tokens, handed)
-    may_draft = extra.get(SPECULATE_KEY) is not False and may_be_drafted(request.sampling_params)
+    # vLLM's `vllm_xargs` has no booleans: its `false` arrives as 0.
+    is_refused = extra.get(SPECULATE_KEY) in (False, 0)
+    may_draft = not is_refused and may_be_drafted(request.sampling_params)
     return _Followed(trail, may_draft, is_sampled(request.sampling_params))
 
 

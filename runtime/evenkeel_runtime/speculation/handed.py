@@ -108,21 +108,25 @@ def _find(packed: bytes, ngram: bytes, start: int) -> int:
     return at
 
 
-def read_handed(extra_args: object, vocabulary: int) -> HandedAnswer:
+def read_handed(extra_args: object, vocabulary: int, max_tokens: int) -> HandedAnswer:
     """Return the answer in a request's `extra_args`; empty if it is missing or invalid.
 
     Args:
         extra_args: Untrusted arguments of the request.
         vocabulary: Size of the model's vocabulary; a larger id would crash the engine.
+        max_tokens: Longest answer of the request; what is longer is cut, because each step may
+            search all of it.
     """
     if not isinstance(extra_args, dict):
         return HandedAnswer()
     tokens: Any = extra_args.get(INBOX_KEY)
     trust = extra_args.get(TRUST_KEY, 0)
+    tokens = tokens[:max_tokens] if isinstance(tokens, list) else None
     if not _are_tokens(tokens, vocabulary):
         return HandedAnswer()
     others = extra_args.get(OTHERS_KEY)
     others = others[:_MAX_OTHERS] if isinstance(others, list) else []
+    others = [other[:max_tokens] for other in others if isinstance(other, list)]
     return HandedAnswer(
         tokens,
         trust if type(trust) is int and 0 <= trust < NUM_TRUSTS else 0,

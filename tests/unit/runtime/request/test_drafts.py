@@ -174,6 +174,14 @@ def test_the_engine_is_told_whose_request_it_is() -> None:
     assert untouched.extra_args is None
 
 
+@pytest.mark.parametrize("tenant", ["acme", None])
+def test_a_caller_cannot_name_another_tenant_in_its_parameters(tenant: str | None) -> None:
+    params = Params(extra_args={TENANT_KEY: "rival", "theirs": 1})
+    name_tenant(run_of(params, tenant=tenant))
+    named = {} if tenant is None else {TENANT_KEY: tenant}
+    assert params.extra_args == {"theirs": 1} | named
+
+
 def replay(
     answer: list[int], again: list[int], change: Callable[[EngineRun], None] = lambda _: None
 ) -> tuple[Canary, Replies, list[CanaryResult]]:

@@ -17,7 +17,13 @@ from evenkeel_runtime.request.trace import (
     HttpRequest,
     Refusal,
 )
+from evenkeel_runtime.wire.drafts import TENANT_KEY
 from evenkeel_runtime.wire.observation import Observation
+
+
+@dataclass
+class Params:
+    extra_args: dict[str, Any] | None = None
 
 
 class QueueOverflowError(Exception):
@@ -141,6 +147,25 @@ async def test_a_background_call_counts_from_its_own_start() -> None:
     engine.hook.finish_request(request, refuse)
     _ = [output async for output in engine.generate("p", object(), "r-1")]
     assert notebook.seen[0].arrival_ns > request.arrival_ns
+
+
+async def test_a_background_call_is_its_callers() -> None:
+    engine, notebook = observe(Engine())
+    request = arrive()
+    engine.hook.finish_request(request, refuse)
+    params = Params(extra_args={TENANT_KEY: "rival"})
+    _ = [output async for output in engine.generate("p", params, "r-1")]
+    assert params.extra_args == {TENANT_KEY: "acme"}
+    seen = notebook.seen[-1]
+    assert (seen.tenant, seen.operation, seen.status) == ("acme", request.operation, Status.OK)
+
+
+async def test_a_call_without_an_http_request_has_no_tenant() -> None:
+    CURRENT_REQUEST.set(None)
+    engine, _ = observe(Engine())
+    params = Params(extra_args={TENANT_KEY: "rival"})
+    engine.hook.start_run("r-1", params)
+    assert params.extra_args is None
 
 
 async def test_a_cancelled_task_of_a_client_that_left_is_an_abort_and_is_recorded_once() -> None:

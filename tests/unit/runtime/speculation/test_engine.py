@@ -265,6 +265,9 @@ def test_whatever_is_drafted_the_answer_is_the_same(
             Request("b", sampling_params=Params({SPECULATE_KEY: False})), None, id="it refuses"
         ),
         pytest.param(
+            Request("b", sampling_params=Params({SPECULATE_KEY: 0})), None, id="as vLLM reads false"
+        ),
+        pytest.param(
             Request("b", sampling_params=Params({"evenkeel_draft": [50, 7, 8]})),
             [7, 8],
             id="a draft of its own goes first",

@@ -10,6 +10,7 @@ from evenkeel_runtime.speculation.handed import (
     AFTER_DIFFERENCE,
     INBOX_KEY,
     NUM_TRUSTS,
+    OTHERS_KEY,
     TRUST_KEY,
     HandedAnswer,
     read_handed,
@@ -82,7 +83,14 @@ def test_of_several_places_the_next_one_is_taken() -> None:
     ],
 )
 def test_only_token_ids_are_taken_as_a_draft(extra_args: object, draft: list[int]) -> None:
-    assert read_handed(extra_args, vocabulary=100).rest(9) == draft
+    assert read_handed(extra_args, vocabulary=100, max_tokens=9).rest(9) == draft
+
+
+def test_no_more_of_a_draft_is_kept_than_the_request_may_generate() -> None:
+    handed = read_handed({INBOX_KEY: ANSWER, OTHERS_KEY: [[1, 2, 3, 4], "no"]}, 100, 3)
+    assert handed.rest(99) == ANSWER[:3]
+    handed.follow([1])
+    assert handed.rest(99) == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +99,7 @@ def test_only_token_ids_are_taken_as_a_draft(extra_args: object, draft: list[int
 def test_a_degree_of_trust_that_there_is_not_counts_as_the_highest(
     trust: object, kind: int
 ) -> None:
-    assert read_handed({INBOX_KEY: [1], TRUST_KEY: trust}, vocabulary=100).kind == kind
+    assert read_handed({INBOX_KEY: [1], TRUST_KEY: trust}, 100, 9).kind == kind
 
 
 tokens = st.lists(st.integers(0, 3), max_size=40)
