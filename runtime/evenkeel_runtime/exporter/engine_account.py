@@ -46,6 +46,8 @@ class EngineAccount:
         self._between_ns = 0
         self._unrecorded_ns = 0
         self._shared_s = 0.0
+        self._other_s = 0.0
+        self._idle_told_ns = 0
         self._has_lost = False
 
     def lose_records(self) -> None:
@@ -79,8 +81,11 @@ class EngineAccount:
         if self._has_lost:
             self._unrecorded_ns += max(0, begin_ns - max(previous_end_ns, self._begin_ns))
             self._has_lost = False
-        self._steps_ns += int((steps.end_ns - steps.begin_ns).sum())
+        steps_ns = int((steps.end_ns - steps.begin_ns).sum())
+        self._steps_ns += steps_ns
         self._shared_s += shared_s
+        # By batch: the difference of two long sums would fall by rounding.
+        self._other_s += max(0.0, steps_ns / 1e9 - shared_s)
         if self._idle_since_ns is not None:
             # The last request may have been aborted during a step.
             self._idle_since_ns = max(self._idle_since_ns, end_ns)
@@ -88,14 +93,20 @@ class EngineAccount:
         self._between_ns = max(self._between_ns, end_ns - self._begin_ns - known_ns)
 
     def read(self, now_ns: int) -> EngineTime:
-        """Return the time up to the last step, and idle time after it up to shortly before now."""
+        """Return the time up to the last step, and idle time after it up to shortly before now.
+
+        No kind is ever less than in an earlier call: a counter that falls counts as restarted. Idle
+        time that turns out to belong to a long step is not taken back, but made up for by later
+        idle time.
+        """
         idle_ns = self._idle_ns
         if self._idle_since_ns is not None:
             idle_ns += max(0, now_ns - _SETTLED_NS - self._idle_since_ns)
+        self._idle_told_ns = max(self._idle_told_ns, idle_ns)
         return EngineTime(
             requests_s=self._shared_s,
-            other_s=max(0.0, self._steps_ns / 1e9 - self._shared_s),
+            other_s=self._other_s,
             between_s=self._between_ns / 1e9,
-            idle_s=idle_ns / 1e9,
+            idle_s=self._idle_told_ns / 1e9,
             unrecorded_s=self._unrecorded_ns / 1e9,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from evenkeel_runtime.exporter.engine_account import EngineTime
@@ -72,6 +74,38 @@ def test_a_step_of_requests_that_nobody_knows_is_other_work() -> None:
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
     past.add(batch(1, [Step(10, 14, [decode(9)])]))
     assert read(past).other_s == pytest.approx(0.004)
+
+
+def test_no_kind_ever_falls_because_a_counter_that_falls_counts_as_restarted() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    past.add(batch(1, [Step(10, 14, [decode(9)])]))
+    seen = [read(past)]
+    rest = random.Random(4)
+    now = 14.0
+    for sequence in range(2, 400):
+        took = rest.uniform(0.1, 7)
+        past.add(batch(sequence, [Step(now, now + took, [decode(0), decode(0, 7)])]))
+        now += took
+        seen.append(read(past))
+    for kind in ("requests_s", "other_s", "between_s", "idle_s", "unrecorded_s"):
+        values = [getattr(each, kind) for each in seen]
+        assert values == sorted(values), kind
+    assert seen[-1].other_s == pytest.approx(0.004)
+    assert seen[-1].total_s == pytest.approx(now / 1e3, rel=1e-9)
+
+
+def test_idle_time_told_too_early_is_caught_up_with_and_not_taken_back() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    # Aborted while a step of 9 s runs, whose record comes at its end.
+    past.add(batch(1, [], left(0, 1_000)))
+    early = read(past, 8_000).idle_s
+    assert early == pytest.approx(5)
+    past.add(batch(2, [Step(10, 9_010, [prefill(0, 20)])]))
+    assert read(past, 9_100).idle_s == early
+    assert read(past, 26_010).idle_s == pytest.approx(15)
+    assert read(past, 26_010).total_s == pytest.approx(24.01)
 
 
 @pytest.mark.parametrize(
