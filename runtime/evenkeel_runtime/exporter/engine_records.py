@@ -10,6 +10,7 @@ import numpy as np
 from evenkeel_runtime.ledger.cost import StepCost
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds, prefill_seconds, share_steps
 from evenkeel_runtime.ledger.timeline import Steps, is_one_of
+from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Admitted
 
 _ANY_OWNER = 2**63 - 1
@@ -52,7 +53,7 @@ def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineReco
     whenever its requests end.
     """
     numbers, place = np.unique(steps.entries["request"], return_inverse=True)
-    found = [known.get(number) for number in numbers.tolist()]
+    found = [_charged(known.get(number)) for number in numbers.tolist()]
     # Requests of one tenant, or without any, have one owner.
     owners = np.array(
         [
@@ -73,6 +74,11 @@ def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineReco
             record.saved_by_drafts_s += saved
             shared_s += spent
     return shared_s
+
+
+def _charged(record: EngineRecord | None) -> EngineRecord | None:
+    """Return the record of a request, None if its work is nobody's: a replay of the canary."""
+    return None if record is not None and record.tenant == NO_TENANT else record
 
 
 def engine_seconds(

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.speculation.draftable import is_sampled
-from evenkeel_runtime.wire.drafts import SPECULATE_KEY
+from evenkeel_runtime.wire.drafts import NO_TENANT, SPECULATE_KEY, TENANT_KEY
 from evenkeel_runtime.wire.observation import CanaryResult
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,8 @@ class Canary:
             self.counts[SKIPPED] += 1
             return
         params = run.params.clone()
-        params.extra_args = (params.extra_args or {}) | {SPECULATE_KEY: False}
+        extra = params.extra_args or {}
+        params.extra_args = extra | {SPECULATE_KEY: False, TENANT_KEY: NO_TENANT}
         # A unique salt keeps the tenant's prompt out of the shared prefix cache.
         salt = f"canary-{run.request_id}"
         text = {"prompt_token_ids": list(prompt), "cache_salt": salt}

@@ -18,6 +18,8 @@ REPORT_KEY = "evenkeel_speculation"
 # who is charged for the request, and False if the request must not have drafts.
 TENANT_KEY = "evenkeel_tenant"
 SPECULATE_KEY = "evenkeel_speculate"
+# The tenant of our own replays; no header can name it.
+NO_TENANT = "\0"
 # Its longest draft, if control limits it.
 MAX_DRAFT_KEY = "evenkeel_max_draft"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from evenkeel_runtime.exporter.engine_account import EngineTime
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.charges import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
+from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Arrived, Batch, Left, RequestEvent
 from tests.unit.runtime.wire.step_builder import MS, Part, Step, decode, pack, prefill
 
@@ -74,6 +76,17 @@ def test_a_step_of_requests_that_nobody_knows_is_other_work() -> None:
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
     past.add(batch(1, [Step(10, 14, [decode(9)])]))
     assert read(past).other_s == pytest.approx(0.004)
+
+
+def test_a_replay_of_the_canary_is_other_work_because_no_request_pays_for_it() -> None:
+    past = history()
+    replay = replace(arrived(1, 0), tenant=NO_TENANT)
+    past.add(batch(0, [Step(0, 10, [prefill(0, 10), prefill(1, 10)])], arrived(0, 0), replay))
+    past.add(batch(1, [], left(0, 10), left(1, 10)))
+    seen = engine_seconds(past, 0)
+    assert seen is not None
+    assert (seen.spent_s, read(past).requests_s) == pytest.approx((0.005, 0.005))
+    assert read(past).other_s == pytest.approx(0.005)
 
 
 def test_no_kind_ever_falls_because_a_counter_that_falls_counts_as_restarted() -> None:

@@ -21,6 +21,7 @@ from evenkeel_runtime.serve.speculation import choose_flags, find_missing, verif
 from evenkeel_runtime.serve.speculation_metrics import SpeculationMetrics
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.drafts import (
+    NO_TENANT,
     REPORT_KEY,
     SPECULATE_KEY,
     TENANT_KEY,
@@ -218,7 +219,7 @@ def test_the_same_answer_without_drafts_is_a_match() -> None:
     assert canary.counts == {"match": 1, "mismatch": 0, "skipped": 0}
     ((prompt, params, request_id, options),) = engine.asked
     assert prompt == {"prompt_token_ids": [1, 2, 3], "cache_salt": "canary-req-1"}
-    assert params.extra_args[SPECULATE_KEY] is False
+    assert params.extra_args == {SPECULATE_KEY: False, TENANT_KEY: NO_TENANT}
     assert request_id == "canary-req-1"
     assert options["priority"] > 0
 
