@@ -326,6 +326,10 @@ class CachedEngine:
             logger.debug("a replay failed", exc_info=error)
         finally:
             self.cache.control(replay.question.policy).wrong_hits.record_replayed()
+        # A dead engine says nothing about the hit, and nothing is served from now on.
+        if spans.CACHE_VERDICT not in run.cache and not getattr(self._engine, "errored", False):
+            hit_class = replay.near.hit_class
+            self.cache.controls.record_unjudged(replay.question.policy, hit_class, replay.ratio)
 
     async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
         gathered = Gathered()

@@ -79,6 +79,13 @@ class Controls:
             self.save()
         return change
 
+    def record_unjudged(self, policy: RoutePolicy, hit: HitClass, replayed_at: float) -> None:
+        """Count a served hit whose replay failed, as `ServeControl.record_unjudged` does."""
+        change = self.find(policy).record_unjudged(hit, replayed_at)
+        if change is not None:
+            self._record_change(change)
+            self.save()
+
     def load(self, model: str) -> None:
         """Load the evidence of earlier runs with these weights, and labels.
 

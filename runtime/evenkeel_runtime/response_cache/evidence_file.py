@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
-from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, KINDS, HitClass
-from evenkeel_runtime.response_cache.serve_control import Counted, Counts, Evidence, ServeControl
+from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, KINDS
+from evenkeel_runtime.response_cache.serve_control import Counted, Counts, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ _LABELLED_FROM = RoutePolicy().draft_similarity
 EVIDENCE_FILE = "cache-evidence.json"
 LABELS_FILE = "cache-labels.json"
 _MOST_BYTES = 64 * 1024 * 1024
+# They are counted on the server's event loop when a route is first asked.
+_MOST_LABELS = 100_000
 
 
 class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,13 +67,16 @@ class Labels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def count(self, policy: RoutePolicy) -> Counts:
         """Return the verdicts by class of a route; none for classes that reach below all labels."""
         found: dict[tuple[str, float, float], Counted] = {}
-        hits = [(HitClass(p.kind, p.similarity, p.lead), p.is_wrong) for p in self.pairs]
+        steps = [s for s in policy.similarities if s >= _LABELLED_FROM]
         for kind in KINDS:
-            for similarity in (s for s in policy.similarities if s >= _LABELLED_FROM):
+            hits = np.array(
+                [(p.similarity, p.lead, p.is_wrong) for p in self.pairs if p.kind == kind]
+            ).reshape(-1, 3)
+            for similarity in steps:
                 for lead in policy.leads:
-                    item = Evidence(kind, similarity, lead, alpha=0.5)
-                    wrong = [is_wrong for hit, is_wrong in hits if item.covers(hit)]
-                    found[item.key] = Counted(len(wrong), sum(wrong))
+                    is_covered = (hits[:, 0] >= similarity) & (hits[:, 1] >= lead)
+                    wrong = hits[is_covered, 2]
+                    found[kind, similarity, lead] = Counted(len(wrong), int(wrong.sum()))
         return found
 
 
@@ -214,8 +220,13 @@ def write_private(path: Path, data: bytes) -> None:
 def _check(found: Labels | _Saved) -> None:
     """Raise ValueError for counts that cannot be."""
     if isinstance(found, Labels):
-        if any(pair.kind not in KINDS for pair in found.pairs):
-            raise ValueError("a pair has an unknown kind")
+        if len(found.pairs) > _MOST_LABELS:
+            raise ValueError(f"more than {_MOST_LABELS} pairs")
+        for pair in found.pairs:
+            if pair.kind not in KINDS:
+                raise ValueError(f"a pair has the unknown kind {pair.kind!r:.80}")
+            if not (-1.01 <= pair.similarity <= 1.01 and -2.02 <= pair.lead <= 2.02):
+                raise ValueError("a pair has an impossible cosine or lead")
         return
     for route in found.routes.values():
         for item in route.classes:

@@ -106,7 +106,8 @@ class CacheMetrics(ScrapedMetrics):
         )
         yield self.gauges(
             "wrong_hits_found",
-            "Wrong ones among the near hits served since the last reset, found by replays",
+            "Wrong ones among the near hits served since the last reset, found by replays; a "
+            "replay that failed counts as one",
             "route",
             {route: hits.num_detected for route, hits in wrong_hits.items()},
         )

@@ -266,6 +266,14 @@ class ServeControl:
             return self._give_up(hit.kind, "risen")
         return None
 
+    def record_unjudged(self, hit: HitClass, replayed_at: float) -> ControlChange | None:
+        """Count a served hit as wrong whose replay ended without a verdict; return the change.
+
+        Replays may fail for wrong hits only: a comparison of equal answers needs no embedding.
+        """
+        self.wrong_hits.record_wrong(hit.kind, replayed_at)
+        return self._give_up(hit.kind, "spent") if self.wrong_hits.is_spent else None
+
     def _choose(self, kind: str) -> None:
         held = [
             item

@@ -18,7 +18,7 @@ from evenkeel_runtime.response_cache.evidence_file import (
     write_private,
 )
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
-from evenkeel_runtime.response_cache.serve_control import ServeControl
+from evenkeel_runtime.response_cache.serve_control import Evidence, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 POLICY = RoutePolicy(route="faq")
@@ -134,6 +134,43 @@ def test_a_corrupt_file_is_discarded_and_replaced(how: str, tmp_path: Path) -> N
     assert not file.open_control(POLICY).may_serve(SURE)
     file.write(file.encode({"faq": trusted()}))
     assert open_file(tmp_path).open_control(POLICY).may_serve(SURE)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        pytest.param([["no kind", 0.9, 0.4, False]], "unknown kind", id="a kind there is not"),
+        pytest.param([[KNOWN_WORDS, 9.0, 0.4, False]], "impossible cosine", id="a cosine of 9"),
+        pytest.param([[KNOWN_WORDS, 0.9, 1e300, False]], "impossible", id="a lead of 1e300"),
+        pytest.param([[KNOWN_WORDS, "0.9", 0.4, False]], "Expected `float`", id="a text"),
+        pytest.param([[KNOWN_WORDS, 0.9, 0.4, 1]], "Expected `bool`", id="1 for true"),
+        pytest.param([[KNOWN_WORDS, 0.9]], "length", id="too few values"),
+        pytest.param({"pairs": 1}, "Expected `array`", id="another shape"),
+        pytest.param([[KNOWN_WORDS, 0.9, 0.4, False]] * 100_001, "more than", id="too many"),
+    ],
+)
+def test_labels_that_cannot_be_are_discarded_with_the_reason(
+    pairs: object, reason: str, tmp_path: Path
+) -> None:
+    collected = msgspec.to_builtins(Collected(EMBEDDER))
+    (tmp_path / LABELS_FILE).write_text(json.dumps({"collected": collected, "pairs": pairs}))
+    file = open_file(tmp_path)
+    assert reason in file.discarded[LABELS_FILE]
+    assert all(not item.seen for item in file.open_control(POLICY).classes)
+
+
+def test_labels_count_for_the_classes_that_cover_them() -> None:
+    order = random.Random(5)
+    pairs = [
+        LabelledPair(order.choice(KINDS), order.random(), order.random() / 3, order.random() < 0.2)
+        for _ in range(3000)
+    ]
+    counted = Labels(Collected(EMBEDDER), tuple(pairs)).count(POLICY)
+    assert len(counted) > len(KINDS)
+    for (kind, similarity, lead), found in counted.items():
+        item = Evidence(kind, similarity, lead, alpha=0.5)
+        wrong = [p.is_wrong for p in pairs if item.covers(HitClass(p.kind, p.similarity, p.lead))]
+        assert (found.seen, found.wrong) == (len(wrong), sum(wrong))
 
 
 def test_labels_count_beside_traffic_and_serve_once_there_is_some(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest, Refusal
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.replays import PendingReplay
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
@@ -168,6 +170,55 @@ async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
     # The ledger has it, except if the lookup ran concurrently with the model.
     held = [seen.holds.get(Cause.HOST_CACHE, 0.0) for seen in server.notebook.seen]
     assert (max(held) >= 0.05) is (mode is HitMode.SERVE)
+    await server.cache.close()
+
+
+class FailingEncoder(SlowEncoder):
+    def encode(self, text: str) -> Vectors:
+        raise MemoryError(text)
+
+
+class FailingModel(Model):
+    """An engine that fails, or whose answers cannot be compared."""
+
+    def __init__(self, error: Exception | None = None, *, errored: bool = False) -> None:
+        self._error = error
+        self.errored = errored
+
+    async def generate(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        if self._error is not None:
+            raise self._error
+        async for output in super().generate():
+            yield output
+
+
+@pytest.mark.parametrize(
+    ("model", "num_found"),
+    [
+        pytest.param(FailingModel(RuntimeError("no room")), 1, id="the replay fails"),
+        pytest.param(FailingModel(), 1, id="its comparison fails"),
+        pytest.param(FailingModel(RuntimeError("dead"), errored=True), 0, id="the engine is dead"),
+    ],
+)
+async def test_a_served_hit_that_could_not_be_checked_counts_as_wrong(
+    model: FailingModel, num_found: int
+) -> None:
+    server = Server(HitMode.SERVE, FailingEncoder(), 10)
+    server.notebook.record_internal_error = lambda error: None  # type: ignore[method-assign]
+    server.engine = CachedEngine(server.cache, server.hook, model)
+    policy = server.cache.policy.routes[0]
+    near = SimpleNamespace(
+        hit_class=HitClass(KNOWN_WORDS, 0.9, 0.4),
+        similarity=0.9,
+        entry=SimpleNamespace(text="Never.", token_ids=(1,)),
+    )
+    replay: Any = PendingReplay(
+        "r", SimpleNamespace(policy=policy), near, "p", SamplingParams(), {}, Caller(), True, 1.0
+    )  # type: ignore[arg-type]
+    wrong_hits = server.cache.control(policy).wrong_hits
+    wrong_hits.num_pending = 1
+    await server.engine._replay(replay)
+    assert (wrong_hits.num_pending, wrong_hits.num_detected) == (0, num_found)
     await server.cache.close()
 
 
