@@ -13,10 +13,16 @@ _SKELETON = Path(__file__).parents[1] / "draw" / "assets" / "skeleton.html"
 _SHEET = re.compile(r'<link rel="stylesheet"[^>]*>')
 _TITLE = "<title>Streamlit</title>"
 # Streamlit's client otherwise asks for its server under the page's own path first, which is a 404.
+# It also remembers an open menu, which on a phone would cover the next page that is loaded.
 _BASE = """<script>
   { const path = location.pathname.replace(/{name}\\/*$/, "").replace(/\\/*$/, "/");
     window.__streamlit = { BACKEND_BASE_URL: location.origin + path };
-    performance.mark("evenkeel-start"); }
+    performance.mark("evenkeel-start");
+    try {
+      if (innerWidth <= 768)
+        for (const key of Object.keys(localStorage))
+          if (key.startsWith("stSidebarCollapsed-")) localStorage.removeItem(key);
+    } catch {} }
 </script>"""
 
 

@@ -18,7 +18,6 @@ export default function () {
   new MutationObserver(() => { changed ||= requestAnimationFrame(refresh); })
     .observe(document.body, { childList: true, subtree: true });
   refresh();
-  for (const wait_ms of [0, 700]) setTimeout(closeMenu, wait_ms);
 }
 
 const main = () => document.querySelector("[data-testid=stMain]");
@@ -142,16 +141,14 @@ async function act({ target }) {
     copy.classList.add("ek-copied");
     setTimeout(() => copy.classList.remove("ek-copied"), 1200);
   }
-  // Streamlit closes it too in some cases: look again once that has been drawn.
-  if (target.closest?.("[data-testid=stSidebarNavLink]")) setTimeout(closeMenu, 700);
+  if (target.closest?.("[data-testid=stSidebarNavLink]")) setTimeout(closeMenu);
 }
 
-// On a phone, the menu covers the page: it closes when a page is chosen or loaded.
+// On a phone, the menu covers the page: it closes when a page is chosen, and at no other time.
+// Streamlit does this for some browsers only; its button is there only while the menu is open.
+// That the menu is closed when a page is loaded, start_page.py sees to.
 function closeMenu() {
-  if (innerWidth > PHONE) return;
-  const menu = document.querySelector("[data-testid=stSidebar][data-collapsed=false], [data-testid=stSidebar][aria-expanded=true]");
-  if (menu?.getBoundingClientRect().right > 40)
-    menu.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
+  if (innerWidth <= PHONE) document.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
 }
 
 function key(event) {
