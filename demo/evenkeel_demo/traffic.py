@@ -114,7 +114,7 @@ def stands_alone(question: GoldenQuestion) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Asker:
     """Who sends a request: a tenant, in a session if it has one, within a trace."""
 
     tenant: str
@@ -292,22 +292,22 @@ class Traffic:
 
         async def ask(prompt: str, headers: dict[str, str], session_id: str) -> str:
             question = GoldenQuestion([{"role": "user", "content": prompt}], AGENT_ROUTE)
-            caller = Caller(TENANTS[0], headers["traceparent"], session_id)
+            caller = Asker(TENANTS[0], headers["traceparent"], session_id)
             return await self._ask(client, question, BATCH, caller)
 
         async with Agent(ask, self._otlp_url, TENANTS[0]) as agent:
             await agent.run()
 
-    def _new_caller(self, chat: Conversation | None = None) -> Caller:
+    def _new_caller(self, chat: Conversation | None = None) -> Asker:
         """Return a client with a trace of its own: one of a chat, or one without a session."""
         trace_id = f"{self._random.getrandbits(128) or 1:032x}"
         traceparent = f"00-{trace_id}-{self._random.getrandbits(64) or 1:016x}-01"
         if chat is None:
-            return Caller(self._random.choice(TENANTS), traceparent)
-        return Caller(chat.tenant, traceparent, chat.session_id)
+            return Asker(self._random.choice(TENANTS), traceparent)
+        return Asker(chat.tenant, traceparent, chat.session_id)
 
     async def _ask(
-        self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str, caller: Caller
+        self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str, caller: Asker
     ) -> str:
         """Send a request, and return the answer; "" if it failed or was not wanted to the end."""
         counters, phase = self.counters, self._phase
@@ -363,7 +363,7 @@ class Traffic:
         return answer
 
     async def _say_what_they_think(
-        self, caller: Caller, answer: str, question: GoldenQuestion
+        self, caller: Asker, answer: str, question: GoldenQuestion
     ) -> None:
         """Send thumbs up for the correct answer, thumbs down for any other."""
         if self._feedback_url is None:

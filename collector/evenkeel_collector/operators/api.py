@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 
 from evenkeel.api_page import render_api
 from evenkeel_collector.operators import actions, answers, feedback, prompts
-from evenkeel_collector.operators.door import ME_PATH, Door
+from evenkeel_collector.operators.door import ME_PATH, ApiAccess
 from evenkeel_collector.operators.problems import (
     DOCS_PATH,
     FEEDBACK_PATH,
@@ -48,7 +48,7 @@ def build_api(service: OperatorService, hosts: KnownHosts) -> FastAPI:
     """Return the API of a running collector as an ASGI application."""
     app = _declare()
     app.state.service = service
-    app.add_middleware(Door, intake=service.intake, hosts=hosts)
+    app.add_middleware(ApiAccess, intake=service.intake, hosts=hosts)
     answer_with_problems(app, service.intake)
     return app
 

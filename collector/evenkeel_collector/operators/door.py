@@ -28,7 +28,7 @@ MAX_BODY_BYTES = 64 << 10
 ME_PATH = "/api/me"
 
 
-class Door:
+class ApiAccess:
     """ASGI middleware that passes a request on with its complete body, or refuses it.
 
     Reads need a token with the scope `query`, actions `admin`, and feedback `ingest`. A token of

@@ -21,7 +21,7 @@ from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.settings import NO_STORE, EvalSettings
 from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evenkeel_evals.production.dial_back import Dialled, Dials, to_records
-from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, Labels
+from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, PromptLabels
 from evenkeel_evals.production.live import NS_PER_S, LiveRun, LiveWindow, evaluate
 from evenkeel_evals.production.live_config import LiveConfig, load_config
 from evenkeel_evals.production.live_estimate import LiveEstimate
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         return watch.conclude()
 
 
-def _labels(settings: EvalSettings) -> Labels:
+def _labels(settings: EvalSettings) -> PromptLabels:
     url = settings.collector_url.get_secret_value()
     if url == NO_STORE:
         return FolderLabels(settings.prompts_dir)

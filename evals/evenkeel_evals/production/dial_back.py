@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evenkeel.errors import CannotMeasureError
-from evenkeel_evals.production.dial_targets import Labels, put_into_shadow
+from evenkeel_evals.production.dial_targets import PromptLabels, put_into_shadow
 from evenkeel_evals.production.live import LiveRun, Row
 from evenkeel_evals.production.live_config import DialBack, LiveConfig
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
@@ -74,7 +74,7 @@ class Dials:
         self,
         config: LiveConfig,
         live: LiveRun,
-        labels: Labels,
+        labels: PromptLabels,
         key: str | None,
         acts: bool,
         shadow: Shadow = put_into_shadow,

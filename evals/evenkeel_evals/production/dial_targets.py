@@ -21,7 +21,7 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 SHOWN_CHARS = 300
 
 
-class Labels(Protocol):
+class PromptLabels(Protocol):
     """The labels of a prompt registry, local or remote."""
 
     def current(self, prompt: str, label: str) -> str | None:

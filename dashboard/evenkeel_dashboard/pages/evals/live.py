@@ -19,7 +19,7 @@ from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.page import colours, now_ms
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import chart
-from evenkeel_dashboard.pages.evals.model import Share, answer_text, weighted_share
+from evenkeel_dashboard.pages.evals.model import EstimatedShare, answer_text, weighted_share
 
 _HERE = Path(__file__).parent
 Row = dict[str, Any]
@@ -81,7 +81,7 @@ def _draw_trend(series: dict[str, list[Row]], window: Window) -> None:
 
 
 def _trend_cells(name: str, rows: list[Row]) -> list[Cell]:
-    found: Share = weighted_share(rows)
+    found: EstimatedShare = weighted_share(rows)
     limits = (
         wording.NO_DATA
         if found.lower is None

@@ -114,7 +114,7 @@ def _joined(name: str, scorer: str, found: Mapping[str, Row]) -> SliceScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class EstimatedShare:
     """A share of all requests, estimated from a sample.
 
     Attributes:
@@ -129,18 +129,18 @@ class Share:
     num_scored: int
 
 
-def weighted_share(rows: Sequence[Row]) -> Share:
+def weighted_share(rows: Sequence[Row]) -> EstimatedShare:
     """Return the share of rows of `live_eval_series`, as `evenkeel eval live` computes it."""
     weight = sum(row["weight"] for row in rows)
     num_scored = sum(row["num_scored"] for row in rows)
     if not weight:
-        return Share(None, None, None, num_scored)
+        return EstimatedShare(None, None, None, num_scored)
     share = sum(row["weight_right"] for row in rows) / weight
     n = weight**2 / sum(row["weight_squared"] for row in rows)
     z = 1.959964
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return Share(share, max(0.0, centre - half), min(1.0, centre + half), num_scored)
+    return EstimatedShare(share, max(0.0, centre - half), min(1.0, centre + half), num_scored)
 
 
 def answer_text(stored: str) -> str:

@@ -137,7 +137,7 @@ def _counts_later(
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class BudgetSpend:
     """The cohorts and causes that spent an SLO's budget in a window.
 
     Attributes:
@@ -153,7 +153,7 @@ class Spent:
 
 def spent_later(
     slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
-) -> Callable[[], Spent]:
+) -> Callable[[], BudgetSpend]:
     """Start reading who spent an SLO's budget in a `readable` window, without corrected spans."""
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
     corrected = whole_minutes(spans_ms, window.from_ms, window.to_ms)
@@ -164,7 +164,7 @@ def spent_later(
     events = _hashable(event_parameters(slo_parts(slo), span))
     begun = reading.rows_later(_HERE / "slo_spent.sql", {**events, **left_out})
 
-    def spent() -> Spent:
+    def spent() -> BudgetSpend:
         rows = begun()
         causes = next((row for row in rows if not row["dimension"]), {})
         named = {
@@ -172,7 +172,7 @@ def spent_later(
             "times_ns": tuple(causes.get("worst_ns", ())),
             "ids": tuple(causes.get("worst_id", ())),
         }
-        return Spent(
+        return BudgetSpend(
             cohorts=[row for row in rows if row["dimension"]],
             causes=causes,
             requests=reading.rows(_HERE / "requests_named.sql", named) if named["ids"] else [],

@@ -25,7 +25,7 @@ from evenkeel_dashboard.pages.slo import records as slo_records
 from evenkeel_dashboard.pages.slo.budget_figure import show_budget
 from evenkeel_dashboard.pages.slo.data import (
     MAX_BURNED,
-    Spent,
+    BudgetSpend,
     corrected_spans_ms,
     is_counted,
     is_of_sessions,
@@ -165,7 +165,7 @@ def _session_link(slo: Slo, params: Mapping[str, str]) -> str:
     )
 
 
-def _show_requests(spent: Spent, selection: Selection) -> None:
+def _show_requests(spent: BudgetSpend, selection: Selection) -> None:
     with st.container(border=True, key="card-burning-requests"):
         st.html(
             '<div class="ek-title">The requests that burned it'
@@ -183,7 +183,7 @@ def _show_requests(spent: Spent, selection: Selection) -> None:
                 st.html(markup.table(request_headers(), cells[SHOWN_REQUESTS:], f"More: {caption}"))
 
 
-def _show_spent(spent: Spent, selection: Selection, part: str, rank: str) -> None:
+def _show_spent(spent: BudgetSpend, selection: Selection, part: str, rank: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
@@ -229,7 +229,7 @@ def _cohort_href(burner: Burner, selection: Selection, rank: str) -> str:
     return markup.page_link("explore", params)
 
 
-def _show_help(spent: Spent, selection: Selection) -> None:
+def _show_help(spent: BudgetSpend, selection: Selection) -> None:
     phase = lost_phase(spent.causes)
     if not phase:
         return
