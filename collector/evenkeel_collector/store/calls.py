@@ -4,7 +4,7 @@ A call may be traced by its client, by wrappers around the client, by gateways a
 Records of servers always count. Of the others, the innermost counts: one that has another record
 below it, in the same trace, is a view of that call, and so is one whose answer's id is that of a
 request a server recorded. A record that arrives too late for its call's decision is a view of
-what was counted.
+what was counted. Records of two tenants are never of one call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # A longer way from a record to the root is cut: such a chain is an error of the sender's.
-MAX_DEPTH = 2_000
+MAX_DEPTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class HeldRecord:
     """A request that a client traced, whose decision is pending.
 
     Attributes:
+        tenant: '' if it has none.
         is_due: Whether it has waited long enough to be decided.
     """
 
     trace_id: str
     span_id: str
     request_id: str = ""
+    tenant: str = ""
     is_due: bool = True
 
 
@@ -37,12 +39,12 @@ class KnownCalls:
 
     Attributes:
         parents: Trace, span and parent of each span that has one.
-        served: Trace, span and request id of requests that servers recorded.
+        served: Trace, span, request id and tenant of requests that servers recorded.
         counted: Trace and span of held records that were counted earlier.
     """
 
     parents: Iterable[tuple[str, str, str]] = ()
-    served: Iterable[tuple[str, str, str]] = ()
+    served: Iterable[tuple[str, str, str, str]] = ()
     counted: Iterable[tuple[str, str]] = ()
 
 
@@ -52,6 +54,16 @@ class _TraceCalls:
     held: set[str] = field(default_factory=set)
     served: set[str] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
+    # Those that have one, by span.
+    tenants: dict[str, str] = field(default_factory=dict)
+
+    def may_be_one_call(self, span_id: str, other: str) -> bool:
+        """Whether the records' tenants allow it."""
+        return _agree(self.tenants.get(span_id, ""), self.tenants.get(other, ""))
+
+
+def _agree(tenant: str, other: str) -> bool:
+    return tenant == other or not tenant or not other
 
 
 def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str], bool]:
@@ -62,12 +74,16 @@ def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str
     traces: Mapping[str, _TraceCalls] = defaultdict(_TraceCalls)
     for record in held:
         traces[record.trace_id].held.add(record.span_id)
-    served_ids = set()
-    for trace_id, span_id, request_id in known.served:
-        served_ids.add(request_id)
+        if record.tenant:
+            traces[record.trace_id].tenants[record.span_id] = record.tenant
+    served_ids: dict[str, set[str]] = defaultdict(set)
+    for trace_id, span_id, request_id, tenant in known.served:
+        served_ids[request_id].add(tenant)
         if trace_id in traces:
             traces[trace_id].served.add(span_id)
-    served_ids.discard("")
+            if tenant:
+                traces[trace_id].tenants.setdefault(span_id, tenant)
+    served_ids.pop("", None)
     for trace_id, span_id in known.counted:
         if trace_id in traces:
             traces[trace_id].counted.add(span_id)
@@ -77,7 +93,7 @@ def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str
     views = {trace_id: _views_in(trace) for trace_id, trace in traces.items()}
     return {
         (record.trace_id, record.span_id): record.span_id not in views[record.trace_id]
-        and record.request_id not in served_ids
+        and not any(_agree(record.tenant, each) for each in served_ids.get(record.request_id, ()))
         for record in held
         if record.is_due
     }
@@ -92,6 +108,8 @@ def _views_in(trace: _TraceCalls) -> set[str]:
         for outer in above[inner] & records:
             if inner in above[outer]:
                 # They are above each other: neither is within the other.
+                continue
+            if not trace.may_be_one_call(inner, outer):
                 continue
             if outer in trace.held and outer not in trace.counted:
                 views.add(outer)

@@ -1,4 +1,5 @@
--- The parents of the spans of all traces that have held requests.
+-- The parents of the spans of all traces that have held requests. Of a huge trace, which would leave no room
+-- for others, not all.
 SELECT trace_id, span_id, parent_span_id
 FROM span_parents
 WHERE trace_id GLOBAL IN (
@@ -6,4 +7,5 @@ WHERE trace_id GLOBAL IN (
     WHERE held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
         AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
 )
+LIMIT {of_one:UInt32} BY trace_id
 LIMIT {limit:UInt32}

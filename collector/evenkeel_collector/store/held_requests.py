@@ -66,15 +66,7 @@ def hold_client_requests(
                 )
                 changed.append(f"{table}.{name}")
     views = _views(client)
-    if f" TO {DATABASE}.{PASSING}" not in views.get(_SOURCE_VIEW, ""):
-        run_statement(client, f"DROP VIEW IF EXISTS {_SOURCE_VIEW}", render)
-        query = migrated_query(read_migrations())
-        run_statement(
-            client,
-            f"CREATE MATERIALIZED VIEW IF NOT EXISTS {_SOURCE_VIEW} TO {PASSING} AS\n{query}",
-            render,
-        )
-        changed.append(_SOURCE_VIEW)
+    # Before the view that fills what they read: other collectors may be storing.
     for target, condition in ((REQUESTS, f"NOT ({_IS_HELD})"), (HELD, _IS_HELD)):
         view = f"{PASSING}_to_{target}"
         names = [name for name, _ in columns]
@@ -89,6 +81,15 @@ def hold_client_requests(
         elif not selects(views[view], names):
             run_statement(client, f"ALTER TABLE {view} MODIFY QUERY\n{query}", render)
             changed.append(view)
+    if f" TO {DATABASE}.{PASSING}" not in views.get(_SOURCE_VIEW, ""):
+        run_statement(client, f"DROP VIEW IF EXISTS {_SOURCE_VIEW}", render)
+        query = migrated_query(read_migrations())
+        run_statement(
+            client,
+            f"CREATE MATERIALIZED VIEW IF NOT EXISTS {_SOURCE_VIEW} TO {PASSING} AS\n{query}",
+            render,
+        )
+        changed.append(_SOURCE_VIEW)
     if changed:
         logger.info("tables and views of held requests updated changes=%d", len(changed))
     return changed

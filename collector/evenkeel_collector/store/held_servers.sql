@@ -1,8 +1,7 @@
 -- Requests that servers traced, in the same traces or under the same request ids, at about that time.
-SELECT trace_id, span_id, request_id
+SELECT trace_id, span_id, request_id, ifNull(tenant, '') AS of_tenant
 FROM requests
-WHERE time BETWEEN fromUnixTimestamp64Milli({begin_ms:Int64}, 'UTC')
-        AND fromUnixTimestamp64Milli({end_ms:Int64}, 'UTC')
+WHERE toStartOfFiveMinutes(time) IN {around:Array(DateTime('UTC'))}
     AND source NOT IN {client_sources:Array(String)}
     AND (trace_id GLOBAL IN (
             SELECT trace_id FROM {held:Identifier}
@@ -13,4 +12,5 @@ WHERE time BETWEEN fromUnixTimestamp64Milli({begin_ms:Int64}, 'UTC')
             WHERE request_id != ''
                 AND held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
                     AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')))
+LIMIT {of_one:UInt32} BY trace_id
 LIMIT {limit:UInt32}

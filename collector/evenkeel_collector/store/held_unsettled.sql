@@ -1,7 +1,7 @@
 -- Held requests without a decision, oldest first.
 SELECT
-    trace_id, span_id, request_id, toUnixTimestamp64Milli(held_at) AS held_ms,
-    toUnixTimestamp64Milli(time) AS time_ms
+    trace_id, span_id, request_id, ifNull(tenant, '') AS of_tenant,
+    toUnixTimestamp64Milli(held_at) AS held_ms, toUnixTimestamp(time) AS time_s
 FROM {held:Identifier}
 WHERE held_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC')
     AND (trace_id, span_id) NOT IN (

@@ -54,6 +54,12 @@ COSTS = (
     "cost", "cancelled_cost", "failed_cost", "num_priced", "wasted_cost", "saved_prefix_cost",
     "saved_drafts_cost",
 )  # fmt: skip
+SUMS = (
+    "num_requests", "num_ok", "num_error", "num_aborted", "num_shed", "input_tokens",
+    "output_tokens", "cached_tokens", "wasted_tokens", "drafted_tokens", "accepted_tokens",
+    "cacheable_tokens", "queue_sum_s", "prefill_sum_s", "decode_sum_s", "num_queue", "num_prefill",
+    "num_decode", *COSTS,
+)  # fmt: skip
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
 # A second of the engine costs what the request's own seconds cost. A request that was cancelled or
 # failed is wasted as a whole: see cancelled_cost and failed_cost.
@@ -192,6 +198,34 @@ class Rollups:
                 f"SELECT {columns}, -1 AS sign FROM requests_1m WHERE {of_rollup}\n) AS each "
                 f"GROUP BY {KEYS} HAVING max(sign) = 1 SETTINGS insert_deduplicate = 0",
                 settings={"max_query_size": MAX_QUERY_SIZE},
+            )
+
+    def withdraw(
+        self, table: str, condition: str, settings: Mapping[str, str], suffix: str = ""
+    ) -> None:
+        """Subtract requests from the sums of the rollups; percentiles keep what they saw.
+
+        Args:
+            table: Where the requests still are.
+            condition: Selects them.
+            settings: Of the insert, with its deduplication token: a second one changes nothing.
+            suffix: Of the rollup's name.
+
+        Raises:
+            StoreError: If the store is unreachable or refuses; repeat it.
+        """
+        sums = ", ".join(f"-each.{name}" for name in SUMS)
+        events = ", ".join(
+            f"mapApply((key, num) -> (key, -num), each.{name})" for name in EVENTS.split(", ")
+        )
+        with self._lock, self._client() as client, self._gate.inserting():
+            query = _minute_query(parts_of(self._in_force)).replace(
+                "FROM requests\n", f"FROM {table} AS requests\nWHERE {condition}\n"
+            )
+            client.command(
+                f"INSERT INTO requests_1m{suffix} ({KEYS}, {', '.join(SUMS)}, {EVENTS})"
+                f" SELECT {KEYS}, {sums}, {events} FROM (\n{query}) AS each",
+                settings=settings,
             )
 
     def _set_views(self, client: Client, counted: Sequence[CountedSlo]) -> None:

@@ -144,7 +144,8 @@ class SelfMetrics:
         )
         self.calls_settled = Counter(
             "evenkeel_collector_client_requests_total",
-            "Requests that clients trace: counted, or views of a call that is counted already.",
+            "Requests that clients trace: counted, views of a call that is counted already, or "
+            "withdrawn because the server's record came later.",
             labelnames=["result"],
             registry=self.registry,
         )

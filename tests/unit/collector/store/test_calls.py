@@ -20,7 +20,7 @@ def counted(
     """Return the counted ones of the held records of trace t; "b<a" has the parent a."""
     known = KnownCalls(
         parents=[("t", *pair.split("<")) for pair in parents],  # type: ignore[misc]
-        served=[("t", each, "") for each in served],
+        served=[("t", each, "", "") for each in served],
         counted=[("t", each) for each in before],
     )
     decided = decide([HeldRecord("t", each) for each in held], known)
@@ -57,10 +57,27 @@ def test_a_call_is_one_request(
 
 def test_an_answers_id_tells_a_call_whose_trace_is_not_propagated() -> None:
     held = [HeldRecord("t", "c", "chatcmpl-1"), HeldRecord("t", "d", "chatcmpl-2")]
-    known = KnownCalls(served=[("u", "s", "chatcmpl-1"), ("v", "x", "")])
+    known = KnownCalls(served=[("u", "s", "chatcmpl-1", ""), ("v", "x", "", "")])
     assert decide(held, known) == {("t", "c"): False, ("t", "d"): True}
     # A missing id is no id.
     assert decide([HeldRecord("t", "c")], known) == {("t", "c"): True}
+
+
+def test_records_of_two_tenants_are_never_of_one_call() -> None:
+    known = KnownCalls(
+        parents=[("t", "s", "c")], served=[("t", "s", "", "other"), ("u", "x", "1", "other")]
+    )
+    by_tenant = {
+        tenant: decide(
+            [HeldRecord("t", "c", tenant=tenant), HeldRecord("v", "d", "1", tenant)], known
+        )
+        for tenant in ("acme", "other", "")
+    }
+    assert by_tenant == {
+        "acme": {("t", "c"): True, ("v", "d"): True},
+        "other": {("t", "c"): False, ("v", "d"): False},
+        "": {("t", "c"): False, ("v", "d"): False},
+    }
 
 
 def test_only_what_is_due_is_decided() -> None:
@@ -85,7 +102,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.parents: list[tuple[str, str, str]] = []
-        self.served: list[tuple[str, str, str]] = []
+        self.served: list[tuple[str, str, str, str]] = []
         self.held: dict[str, float] = {}
         self.decided: dict[str, bool] = {}
 
@@ -97,7 +114,7 @@ class Collector:
             while waiting and waiting[0].at_s <= now_s:
                 self.store(waiting.pop(0))
             self.settle(now_s)
-        return {span_id for _, span_id, _ in self.served} | {
+        return {span_id for _, span_id, *_ in self.served} | {
             span_id for span_id, is_counted in self.decided.items() if is_counted
         }
 
@@ -105,7 +122,7 @@ class Collector:
         if arrival.parent:
             self.parents.append(("t", arrival.span_id, arrival.parent))
         if arrival.what == "served":
-            self.served.append(("t", arrival.span_id, ""))
+            self.served.append(("t", arrival.span_id, "", ""))
         if arrival.what == "held":
             self.held[arrival.span_id] = arrival.at_s
 

@@ -1,0 +1,170 @@
+"""Settling clients' requests on the real store: errors in the middle, late servers, tenants."""
+
+import io
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evenkeel_collector.log.segment_format import encode_segment
+from evenkeel_collector.store.settler import Settler
+from evenkeel_collector.store.storage import Storage, insert_segment, open_embedded
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+from tests.fixtures.otlp_payload import key_values
+
+pytestmark = pytest.mark.integration
+
+S = 10**9
+TABLES = (
+    "spans", "requests", "requests_1m", "requests_1h", "held_requests", "settled_requests",
+    "span_parents", "session_parts", "session_traces",
+)  # fmt: skip
+SUMS = (
+    "SELECT sum(num_requests), sum(num_ok), sum(input_tokens), sum(output_tokens), sum(cost)"
+    " FROM requests_"
+)
+CLIENT = {
+    "gen_ai.operation.name": "chat", "gen_ai.request.model": "support",
+    "gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20, "llm.cost.total": 0.25,
+    "gen_ai.conversation.id": "s",
+}  # fmt: skip
+SERVER = {
+    "evenkeel.status": "ok", "gen_ai.request.model": "support", "gen_ai.usage.input_tokens": 100,
+    "gen_ai.usage.output_tokens": 20, "gen_ai.conversation.id": "s",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage.prices.use(None)
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def client(opened: Storage) -> Iterator[Any]:
+    client = opened.connect()
+    for table in TABLES:
+        client.command(f"TRUNCATE TABLE {table}")
+    yield client
+    client.close()
+
+
+def settler(opened: Storage, hold_s: float = 0.0) -> Settler:
+    return Settler(opened, SelfMetrics(), hold_s)
+
+
+def send(
+    opened: Storage, client: Any, attributes: dict[str, Any], trace: str,
+    span: bytes = b"c" * 8, parent: bytes = b"", ago_s: float = 60,
+) -> None:  # fmt: skip
+    """Store a span, as its log segment would be."""
+    body = ExportTraceServiceRequest()
+    begin_ns = int((time.time() - ago_s) * S)
+    body.resource_spans.add().scope_spans.add().spans.add(
+        trace_id=trace.encode().ljust(16, b"."), span_id=span, parent_span_id=parent, kind=3,
+        name="chat", start_time_unix_nano=begin_ns, end_time_unix_nano=begin_ns + S,
+        attributes=key_values(attributes),
+    )  # fmt: skip
+    segment = encode_segment("test", time.time_ns(), [body.SerializeToString()])
+    insert_segment(client, opened.insert_settings, uuid.uuid4().hex, io.BytesIO(segment))
+
+
+def counted(client: Any) -> list[tuple[str, str]]:
+    rows = client.query("SELECT unhex(trace_id), source FROM requests ORDER BY ALL").result_rows
+    return [(trace.rstrip("."), source) for trace, source in rows]
+
+
+def sums(client: Any, width: str = "1m") -> tuple[float, ...]:
+    return tuple(client.query(SUMS + width).first_row)
+
+
+def test_what_the_store_refused_to_count_is_counted_by_the_next_try(
+    opened: Storage, client: Any
+) -> None:
+    settling = settler(opened)
+    send(opened, client, CLIENT, "refused")
+    client.command("ALTER TABLE requests ADD CONSTRAINT nothing CHECK model = ''")
+    with pytest.raises(ClickHouseError):
+        settling.settle(client)
+    client.command("ALTER TABLE requests DROP CONSTRAINT nothing")
+    send(opened, client, CLIENT, "next")
+    for _ in range(2):
+        settling.settle(client)
+    assert counted(client) == [("next", "gen_ai"), ("refused", "gen_ai")]
+    assert sums(client) == (2, 2, 200, 40, 0.5)
+
+
+def test_what_another_collector_left_unfinished_is_counted_once(
+    opened: Storage, client: Any
+) -> None:
+    send(opened, client, CLIENT, "left")
+    client.command("ALTER TABLE requests ADD CONSTRAINT nothing CHECK model = ''")
+    with pytest.raises(ClickHouseError):
+        settler(opened).settle(client)
+    client.command("ALTER TABLE requests DROP CONSTRAINT nothing")
+    for trace in ("left", "more"):
+        if trace == "more":
+            send(opened, client, CLIENT, trace)
+        settler(opened).settle(client)
+    assert counted(client) == [("left", "gen_ai"), ("more", "gen_ai")]
+    assert sums(client, "1h") == (2, 2, 200, 40, 0.5)
+
+
+@pytest.mark.parametrize("has_trace", [True, False], ids=["by its trace", "by its answer's id"])
+def test_a_servers_record_that_comes_after_the_hold_replaces_the_clients(
+    opened: Storage, client: Any, has_trace: bool
+) -> None:
+    send(opened, client, CLIENT | {"gen_ai.response.id": "chatcmpl-late"}, "late")
+    settler(opened).settle(client)
+    assert counted(client) == [("late", "gen_ai")]
+    served = SERVER | {"evenkeel.request.id": "r" if has_trace else "chatcmpl-late"}
+    trace = "late" if has_trace else "other"
+    send(opened, client, served, trace, b"s" * 8, b"c" * 8 if has_trace else b"")
+    # A call that is alone stays.
+    send(opened, client, CLIENT, "alone")
+    for _ in range(2):
+        settler(opened).settle(client)
+    assert counted(client) == sorted([("alone", "gen_ai"), (trace, "evenkeel")])
+    for width in ("1m", "1h"):
+        assert sums(client, width) == (2, 2, 200, 40, 0.25)
+    columns = "num_requests, num_ok, input_tokens, output_tokens, cost"
+    session = client.query(f"SELECT {columns} FROM sessions WHERE session_id = 's'").result_rows
+    assert [tuple(row) for row in session] == [(2, 2, 200, 40, 0.25)]
+
+
+def test_a_withdrawal_that_was_cut_off_is_finished_once(opened: Storage, client: Any) -> None:
+    send(opened, client, CLIENT, "cut")
+    settler(opened).settle(client)
+    send(opened, client, SERVER | {"evenkeel.request.id": "r"}, "cut", b"s" * 8, b"c" * 8)
+    client.command("ALTER TABLE session_parts ADD CONSTRAINT nothing CHECK kind = ''")
+    with pytest.raises(ClickHouseError):
+        settler(opened).settle(client)
+    client.command("ALTER TABLE session_parts DROP CONSTRAINT nothing")
+    for _ in range(2):
+        settler(opened).settle(client)
+    assert counted(client) == [("cut", "evenkeel")]
+    assert sums(client) == (1, 1, 100, 20, 0)
+
+
+def test_an_answers_id_of_another_tenant_changes_nothing(opened: Storage, client: Any) -> None:
+    mine = {"gen_ai.response.id": "1", "evenkeel.tenant": "acme"}
+    send(opened, client, CLIENT | mine, "mine")
+    served = {"evenkeel.request.id": "1", "evenkeel.tenant": "other"}
+    send(opened, client, SERVER | served, "theirs", b"s" * 8)
+    for _ in range(2):
+        settler(opened).settle(client)
+    assert counted(client) == [("mine", "gen_ai"), ("theirs", "evenkeel")]
+
+
+def test_an_old_record_is_settled_by_the_records_of_its_time(opened: Storage, client: Any) -> None:
+    send(opened, client, CLIENT, "old", ago_s=40 * 86_400)
+    served = SERVER | {"evenkeel.request.id": "r"}
+    send(opened, client, served, "old", b"s" * 8, b"c" * 8, ago_s=40 * 86_400 - 200)
+    settler(opened).settle(client)
+    assert counted(client) == [("old", "evenkeel")]
