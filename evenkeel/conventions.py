@@ -56,11 +56,30 @@ EVENT_INFERENCE = "gen_ai.client.inference.operation.details"
 EVENT_EVALUATION = "gen_ai.evaluation.result"
 EVENTS = frozenset({EVENT_INFERENCE, EVENT_EVALUATION, "gen_ai.client.operation.exception"})
 
+SERVER_DURATION = "gen_ai.server.request.duration"
+SERVER_TIME_TO_FIRST_TOKEN = "gen_ai.server.time_to_first_token"
+SERVER_TIME_PER_OUTPUT_TOKEN = "gen_ai.server.time_per_output_token"
+# The histograms of a model server and their boundaries, in seconds: docs/gen-ai/gen-ai-metrics.md
+# at the commit named above.
+SERVER_METRIC_BOUNDS_S: Mapping[str, tuple[float, ...]] = {
+    SERVER_DURATION: (
+        0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+    ),
+    SERVER_TIME_TO_FIRST_TOKEN: (
+        0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    ),
+    SERVER_TIME_PER_OUTPUT_TOKEN: (
+        0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+    ),
+}  # fmt: skip
+# The conventions' value for an error type that is not told.
+OTHER = "_OTHER"
+
 METRICS = frozenset({
     "gen_ai.client.token.usage", "gen_ai.client.operation.duration",
     "gen_ai.client.operation.time_to_first_chunk", "gen_ai.client.operation.time_per_output_chunk",
-    "gen_ai.server.request.duration", "gen_ai.server.time_per_output_token",
-    "gen_ai.server.time_to_first_token", "gen_ai.workflow.duration",
+    SERVER_DURATION, SERVER_TIME_PER_OUTPUT_TOKEN, SERVER_TIME_TO_FIRST_TOKEN,
+    "gen_ai.workflow.duration",
 })  # fmt: skip
 
 # Earlier names and what replaced them; None if nothing did. Senders still use them: both are read.

@@ -11,6 +11,7 @@ from time import monotonic_ns
 
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.exporter.record import FinishedRequest
+from evenkeel_runtime.exporter.server_metrics import ServerMetrics
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader
 from evenkeel_runtime.exporter.why_answers import WhyStore
@@ -46,6 +47,7 @@ class Explainer:
         self._seconds: Counter[str] = Counter()
         self._ttft = Histogram(_LATENCY_BOUNDS_S)
         self._e2e = Histogram(_LATENCY_BOUNDS_S)
+        self._server = ServerMetrics()
         self._errors = ErrorGuard(
             logger.error,
             "cannot explain requests (spans are still sent); further ones are only counted: %r",
@@ -72,6 +74,7 @@ class Explainer:
                 for histogram, value in ((self._ttft, seen.ttft_s), (self._e2e, seen.e2e_s)):
                     if value is not None:
                         histogram.add(Exemplar(value, trace, span, time_s))
+                self._server.add(seen)
         except Exception as error:
             self._errors.record(error)
 
@@ -93,6 +96,7 @@ class Explainer:
                 unstable_prompts=self._prefix.num_unstable,
                 ttft=self._ttft,
                 e2e=self._e2e,
+                server=self._server.read(),
             )
 
     def _ask(self, request: FinishedRequest) -> Future[Ledger | None] | None:

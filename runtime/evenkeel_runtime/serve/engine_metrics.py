@@ -13,10 +13,33 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from evenkeel_runtime.wire.snapshot import STEP_BOUNDS_S, EngineFigures, Histogram, Snapshot
+from evenkeel.conventions import (
+    ERROR_TYPE,
+    OPERATION,
+    PROVIDER,
+    REQUEST_MODEL,
+    RESPONSE_MODEL,
+    SERVER_DURATION,
+    SERVER_TIME_PER_OUTPUT_TOKEN,
+    SERVER_TIME_TO_FIRST_TOKEN,
+)
+from evenkeel_runtime.wire.snapshot import (
+    STEP_BOUNDS_S,
+    EngineFigures,
+    Histogram,
+    ServerHistogram,
+    Snapshot,
+)
 
 _ENGINE = "evenkeel_engine_"
 _RUNTIME = "evenkeel_runtime_"
+_PROVIDER = "vllm"
+_SERVER_ATTRIBUTES = (OPERATION, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, ERROR_TYPE)
+_SERVER_METRICS = {
+    SERVER_DURATION: "Arrival to end of a request",
+    SERVER_TIME_TO_FIRST_TOKEN: "Arrival to first token of a successful request",
+    SERVER_TIME_PER_OUTPUT_TOKEN: "Mean time per token after the first of a successful request",
+}
 
 
 class EngineMetrics(Collector):
@@ -48,6 +71,7 @@ class EngineMetrics(Collector):
         ):
             if histogram is not None:
                 yield _histogram(f"{_RUNTIME}{name}", help_text, histogram)
+        yield from _server_metrics(snapshot.server)
 
 
 class MissingHooks(Collector):
@@ -195,6 +219,23 @@ def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
         "Requests with static text after a changing part of the prompt",
         snapshot.unstable_prompts,
     )
+
+
+def _server_metrics(found: Sequence[ServerHistogram]) -> Iterator[Metric]:
+    """Return OpenTelemetry's GenAI server metrics, named as its specification says for Prometheus.
+
+    https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
+    """
+    labels = [name.replace(".", "_") for name in _SERVER_ATTRIBUTES]
+    for metric, help_text in _SERVER_METRICS.items():
+        name = f"{metric.replace('.', '_')}_seconds"
+        family = HistogramMetricFamily(name, help_text, labels=labels)
+        for each in found:
+            if each.metric == metric:
+                response_model = "" if each.error_type else each.model
+                values = [each.operation, _PROVIDER, each.model, response_model, each.error_type]
+                family.add_metric(values, _cumulate(each.bounds, each.counts), each.total)
+        yield family
 
 
 def _cumulate(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -6,15 +6,18 @@ import mmap
 import os
 import struct
 import tempfile
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import msgspec
 
+from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
+
 # Upper bounds of the step-duration histogram in seconds, from a small CPU model to a long prefill.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-_SIZE = 1 << 16
+_SIZE = 1 << 18
 # Write count, whose parity selects the half with the newest snapshot, and its length.
 _HEAD = struct.Struct("=QI")
 _HALF = (_SIZE - 64) // 2
@@ -70,6 +73,39 @@ class Histogram:
         self.exemplars[place] = exemplar
 
 
+@dataclass(slots=True)
+class ServerHistogram:
+    """One series of a histogram of OpenTelemetry's GenAI server metrics.
+
+    Attributes:
+        metric: Its name, a key of `conventions.SERVER_METRIC_BOUNDS_S`.
+        operation: The operation's name.
+        model: The requested model.
+        error_type: Why the requests failed; "" if they did not.
+        counts: Requests per bucket, the last one for larger values; not cumulative.
+        total: Sum of the values, in seconds.
+    """
+
+    metric: str
+    operation: str
+    model: str
+    error_type: str = ""
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Upper bounds of the buckets."""
+        return SERVER_METRIC_BOUNDS_S[self.metric]
+
+    def add(self, value: float) -> None:
+        """Count one request."""
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
     """One engine's last step, sums since the start, and recent averages (None: no data)."""
@@ -115,6 +151,7 @@ class Snapshot:
         unstable_prompts: Requests whose static part followed a changing piece.
         ttft: TTFT of the exported requests, in seconds.
         e2e: Time from arrival to end, in seconds.
+        server: OpenTelemetry's GenAI server metrics.
     """
 
     engines: Sequence[EngineFigures] = ()
@@ -129,6 +166,7 @@ class Snapshot:
     unstable_prompts: int = 0
     ttft: Histogram | None = None
     e2e: Histogram | None = None
+    server: Sequence[ServerHistogram] = field(default_factory=list)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

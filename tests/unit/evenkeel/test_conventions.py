@@ -31,6 +31,12 @@ def test_the_list_is_the_models() -> None:
     assert MODELS["deprecated"]["renamed_to"] == conventions.DEPRECATED
 
 
+def test_the_boundaries_of_server_metrics_are_the_conventions() -> None:
+    expected = {name: tuple(b) for name, b in MODELS["server_metrics"]["boundaries"].items()}
+    assert expected == conventions.SERVER_METRIC_BOUNDS_S
+    assert expected.keys() <= conventions.METRICS
+
+
 def test_what_replaced_a_name_is_current() -> None:
     replaced = {name for name in conventions.DEPRECATED.values() if name is not None}
     assert {name for name in replaced if name.startswith("gen_ai.")} <= conventions.ATTRIBUTES

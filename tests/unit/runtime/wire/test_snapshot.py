@@ -71,7 +71,7 @@ def test_the_newest_snapshot_is_read(memory: SharedSnapshot) -> None:
 def test_one_that_is_too_large_leaves_the_one_before(memory: SharedSnapshot) -> None:
     memory.write(with_ttft(0.2))
     with pytest.raises(ValueError, match="too large"):
-        memory.write(Snapshot(ledger_seconds={str(i): 1.0 for i in range(5000)}))
+        memory.write(Snapshot(ledger_seconds={str(i): 1.0 for i in range(20_000)}))
     assert memory.read() == with_ttft(0.2)
 
 
