@@ -88,6 +88,7 @@ class Reply:
             timeout, a lower bound of the true value.
         num_retries: Earlier attempts that found no server; no time here includes them.
         cached_tokens: Input tokens that the server read from its prefix cache, if it says so.
+        reasoning_tokens: Output tokens spent on reasoning, if it says so.
     """
 
     start_ns: int
@@ -104,6 +105,7 @@ class Reply:
     has_timed_out: bool = False
     num_retries: int = 0
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class Obstacle(StrEnum):
@@ -247,6 +249,7 @@ class ChatClient:
                 input_tokens=answer.input_tokens,
                 output_tokens=answer.output_tokens,
                 cached_tokens=answer.cached_tokens,
+                reasoning_tokens=answer.reasoning_tokens,
                 finish_reason=answer.finish_reason,
             )
         )

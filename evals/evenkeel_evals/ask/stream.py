@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 NS_PER_S = 1_000_000_000
@@ -29,6 +29,7 @@ class StreamedAnswer:
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.cached_tokens: int | None = None
+        self.reasoning_tokens: int | None = None
 
     @property
     def text(self) -> str:
@@ -99,6 +100,7 @@ class StreamedAnswer:
             self.input_tokens = _count(usage.get("prompt_tokens"))
             self.output_tokens = _count(usage.get("completion_tokens"))
             self.cached_tokens = count_cached(usage)
+            self.reasoning_tokens = count_reasoning(usage)
 
     def _take_choice(self, choice: dict[str, Any], now_ns: int) -> None:
         delta = choice.get("delta") or {}
@@ -135,10 +137,20 @@ def time_per_output_token_s(
 
 def count_cached(usage: Mapping[str, Any]) -> int | None:
     """Return the cached input tokens of OpenAI's `usage`; None if it does not say."""
-    for name in ("prompt_tokens_details", "input_tokens_details"):
+    return _count_detail(usage, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens")
+
+
+def count_reasoning(usage: Mapping[str, Any]) -> int | None:
+    """Return the output tokens that were reasoning; None if `usage` does not say."""
+    names = ("completion_tokens_details", "output_tokens_details")
+    return _count_detail(usage, names, "reasoning_tokens")
+
+
+def _count_detail(usage: Mapping[str, Any], names: Sequence[str], key: str) -> int | None:
+    for name in names:
         details = usage.get(name)
         if isinstance(details, dict):
-            return _count(details.get("cached_tokens"))
+            return _count(details.get(key))
     return None
 
 

@@ -63,7 +63,8 @@ example:
       --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
 
 each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
-and, for a gate on cost: "model", "input_tokens", "cached_tokens", "output_tokens", or "cost"
+and, for a gate on cost: "model", "input_tokens", "cached_tokens", "output_tokens",
+"reasoning_tokens", or "cost"
 exit codes: 0 better, no worse, or worse within the tolerance; 1 regressed; 2 bad usage;
 3 inconclusive, or could not measure
 """

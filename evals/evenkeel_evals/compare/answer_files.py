@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.stream import count_cached, time_per_output_token_s
+from evenkeel_evals.ask.stream import count_cached, count_reasoning, time_per_output_token_s
 from evenkeel_evals.dataset.imports.conversations import to_text
 from evenkeel_evals.dataset.imports.entries import UnfitError, as_object
 from evenkeel_evals.dataset.imports.inspect_samples import answers_of, read_log
@@ -198,7 +198,10 @@ def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
         has_timed_out=has_timed_out,
         input_tokens=tokens[0],
         output_tokens=tokens[1],
-        cached_tokens=_cached_tokens(record, inner),
+        cached_tokens=_detail(
+            record, inner, ("cached_tokens", "cached_input_tokens"), count_cached
+        ),
+        reasoning_tokens=_detail(record, inner, ("reasoning_tokens",), count_reasoning),
     )
     trace_id = record.get("trace_id")
     if not isinstance(trace_id, str) or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
@@ -250,18 +253,25 @@ def _figure(record: Mapping[str, Any], key: str, doubts: list[str]) -> float | N
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and value >= 0 and abs(value) < 1e12:
+    # Compared first: an integer may be too large for a float.
+    if is_number and 0 <= value < 1e12 and math.isfinite(value):
         return float(value)
     doubts.append(f"{key} is {value!r:.40}, expected a number of 0 or more; it is not used")
     return None
 
 
-def _cached_tokens(record: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
-    stated = _count([record], ("cached_tokens", "cached_input_tokens"))
+def _detail(
+    record: Mapping[str, Any],
+    body: Mapping[str, Any],
+    names: Sequence[str],
+    count: Callable[[Mapping[str, Any]], int | None],
+) -> int | None:
+    """Return a count that the line states, or else its `usage`."""
+    stated = _count([record], names)
     if stated is not None:
         return stated
     usages = [u for each in (record, body) if isinstance(u := each.get("usage"), dict)]
-    return next((n for usage in usages if (n := count_cached(usage)) is not None), None)
+    return next((n for usage in usages if (n := count(usage)) is not None), None)
 
 
 def _tokens(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -45,6 +45,9 @@ def measure_costs(gate: CostGate, pairs: Sequence[AnsweredPair]) -> Effect:
     mean_a, mean_b = (float(side.mean()) if n else None for side in (found.a, found.b))
     if n < MIN_PAIRS:
         return Effect(n, mean_a, mean_b, note=f"{n} of the {MIN_PAIRS} pairs needed")
+    if not mean_a and not mean_b:
+        note = "both sides cost nothing"
+        return Effect(n, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, note=note)
     if not mean_a:
         note = "the baseline costs nothing, so there is no ratio"
         return Effect(n, mean_a, mean_b, note=note)

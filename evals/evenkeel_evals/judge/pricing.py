@@ -53,6 +53,7 @@ class Pricing:
             reply.input_tokens,
             reply.output_tokens,
             reply.cached_tokens,
+            reasoning_tokens=reply.reasoning_tokens,
             engine_s=engine_s,
             num_devices=1 if times is None else times.num_devices,
         )

@@ -63,6 +63,13 @@ def test_cached_tokens_are_known_if_the_server_reports_them(
     assert (answer.input_tokens, answer.cached_tokens) == (7, expected)
 
 
+def test_reasoning_tokens_are_known_if_the_server_reports_them() -> None:
+    answer = StreamedAnswer(0)
+    usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}}
+    answer.feed(event({"choices": [], "usage": usage}), 1)
+    assert (answer.output_tokens, answer.reasoning_tokens) == (9, 6)
+
+
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12))
 def test_where_the_stream_is_cut_does_not_matter(cuts: list[int]) -> None:
     answer = StreamedAnswer(0)

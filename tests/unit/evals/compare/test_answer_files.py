@@ -216,6 +216,19 @@ def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "cost",
+    ["1" + "0" * 400, "NaN", "Infinity", "-1", "true", '"1"'],
+    ids=["too large for a float", "NaN", "infinite", "negative", "true", "a text"],
+)
+def test_a_cost_that_is_none_is_not_used_and_said(cost: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"id": "a", "answer": "x", "cost": {cost}}}\n')
+    found = read_answers(path)
+    assert found.answers["a"].cost is None
+    assert "cost is" in str(found)
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ({"model": "m", "input_tokens": 9, "cached_tokens": 4, "output_tokens": 2}, ("m", 9, 4, 2)),

@@ -98,6 +98,17 @@ def test_each_side_has_its_models_prices_and_cached_tokens_theirs(
     assert priced.b.cost == pytest.approx((1000 * 1 + 100 * 3) / 1e6)
 
 
+def test_reasoning_tokens_have_their_own_price(make_pair: Make, tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES.replace("output = 30", "output = 30\nreasoning = 50"))
+    pair = make_pair(0)
+    thought = used(pair.a, 0, 100)
+    thought = replace(thought, reply=replace(thought.reply, reasoning_tokens=80))
+    pair = replace(pair, a=thought, b=used(pair.b, 0, 100))
+    (priced,) = Pricing(read_price_file(path), NOW, {"A": "big", "B": "big"}).apply([pair])
+    assert (priced.a.cost, priced.b.cost) == pytest.approx((0.0046, 0.003))
+
+
 def test_a_line_may_name_its_own_model(make_pair: Make, prices: PriceFile) -> None:
     pair = make_pair(0)
     pair = replace(pair, a=used(pair.a, 1000, 0, model="small"), b=used(pair.b, 1000, 0))
@@ -174,6 +185,13 @@ def test_a_free_baseline_has_no_ratio(make_pair: Make) -> None:
     effect = measure_costs(GATE, [costing(make_pair, 0.0, 0.1, i) for i in range(20)])
     assert effect.estimate is None
     assert "costs nothing" in (effect.note or "")
+
+
+def test_two_free_sides_are_no_worse(make_pair: Make) -> None:
+    pairs = [costing(make_pair, 0.0, 0.0, i) for i in range(20)]
+    result = judge_once([GATE], pairs, 0).results[0]
+    assert result.verdict is Verdict.NO_WORSE
+    assert (result.effect.estimate, result.effect.note) == (0, "both sides cost nothing")
 
 
 def test_unchanged_candidates_are_rarely_called_regressed(make_pair: Make) -> None:
