@@ -69,7 +69,8 @@ def _named(path: Path, flag: str, line: int = 0) -> str:
 
 def _text(path: Path, flag: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        # Some editors begin a file with a byte order mark.
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
     except OSError as error:
@@ -81,7 +82,9 @@ def _text(path: Path, flag: str) -> str:
 def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise ConfigurationError(f"{_named(path, flag)} is nested too deeply") from error
+    except ValueError as error:  # Not TOML, or a number of thousands of digits.
         raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
 
 

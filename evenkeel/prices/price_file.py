@@ -15,9 +15,12 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.toml_file import line_of, read_toml_file
 
 # Prices are finite and at least 0: free is a price, missing is none.
-Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]
 CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 DEFAULT_CURRENCY = "USD"
+# The store's times are seconds in 32 bits; a day of each end is left for time zones.
+_YEARS = range(1971, 2106)
+_DATE_EXPECTED = "expected a date such as 2026-01-31, without quotes"
 
 
 class IdleShare(StrEnum):
@@ -47,11 +50,18 @@ class _Sourced(_Table):
     source: str = Field(min_length=1, max_length=2000)
     read: dt.date
 
+    @field_validator("read", mode="before")
+    @classmethod
+    def _check_date(cls, value: object) -> object:
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return value
+        raise ValueError(_DATE_EXPECTED)
+
 
 class ExchangeRate(_Sourced):
     """What one unit of another currency costs in the file's currency."""
 
-    rate: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+    rate: float = Field(gt=0, le=1e9, allow_inf_nan=False, strict=True)
 
 
 class _Price(_Sourced):
@@ -74,11 +84,13 @@ class _Price(_Sourced):
     def _to_utc(cls, value: object) -> object:
         if value is None:
             return None
+        if not isinstance(value, dt.date):
+            raise ValueError(_DATE_EXPECTED)
+        if value.year not in _YEARS:
+            raise ValueError(f"the year is not from {_YEARS[0]} to {_YEARS[-1]}")
         if isinstance(value, dt.datetime):
             return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        if isinstance(value, dt.date):
-            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
-        raise ValueError("expected a date such as 2026-01-31, without quotes")
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
 
     @field_validator("valid_until")
     @classmethod
@@ -147,7 +159,7 @@ class EnginePrice(_Price):
 
     engine_hour: Amount | None = None
     gpu_hour: Amount | None = None
-    gpus: int | None = Field(None, ge=1, le=100_000)
+    gpus: int | None = Field(None, ge=1, le=100_000, strict=True)
     watts: Amount | None = None
     kwh: Amount | None = None
     idle: IdleShare = IdleShare.APART
@@ -201,16 +213,23 @@ def read_price_file(path: Path, flag: str = "") -> PriceFile:
 
     Raises:
         ConfigurationError: If it cannot be read, a key is unknown, missing or wrong, two prices of
-            one name are valid at the same time, or a currency has no exchange rate.
+            one name are valid at the same time, or a currency has no exchange rate or one too many.
     """
     file = read_toml_file(path, PriceFile, flag)
+    if file.currency in file.exchange:
+        text = f"{file.currency} is the bill's currency and has no exchange rate"
+        raise _error(path, flag, ("exchange", file.currency), text)
     for kind, prices in (("model", file.model), ("engine", file.engine)):
         problem = _problem(file, prices)
         if problem is not None:
             index, text = problem
-            line = line_of(path.read_text(encoding="utf-8"), (kind, index))
-            raise ConfigurationError(f"{path}:{line}{f' ({flag})' if flag else ''}: {text}")
+            raise _error(path, flag, (kind, index), text)
     return file
+
+
+def _error(path: Path, flag: str, at: Sequence[str | int], text: str) -> ConfigurationError:
+    line = line_of(path.read_text(encoding="utf-8-sig"), at)
+    return ConfigurationError(f"{path}:{line}{f' ({flag})' if flag else ''}: {text}")
 
 
 def _problem(file: PriceFile, prices: Sequence[_Price]) -> tuple[int, str] | None:

@@ -93,6 +93,38 @@ WRONG = {
         "is in JPY, the bill in USD; add [exchange.JPY]",
     ),
     "not TOML": ("[[model]\n", "is not TOML"),
+    "a truth value": (f'[[model]]\nname = "a"\ninput = true\n{SOURCED}', "model.0.input: "),
+    "a number as text": (f'[[model]]\nname = "a"\ninput = "1"\n{SOURCED}', "model.0.input: "),
+    "too large for a float": (
+        f'[[model]]\nname = "a"\ninput = 1{"0" * 400}\n{SOURCED}',
+        ":3 (--prices): model.0.input: ",
+    ),
+    "thousands of digits": (
+        f'[[model]]\nname = "a"\ninput = 1{"0" * 5000}\n{SOURCED}',
+        "is not TOML: Exceeds the limit",
+    ),
+    "nested": (f"a = {'[' * 20000}{']' * 20000}", "is nested too deeply"),
+    "a year that the store cannot hold": (
+        f'[[model]]\nname = "a"\ninput = 1\nfrom = 0001-01-01T00:00:00+14:00\n{SOURCED}',
+        ":4 (--prices): model.0.from: the year is not from 1971 to 2105",
+    ),
+    "a far end": (
+        f'[[model]]\nname = "a"\ninput = 1\nuntil = 9999-12-31\n{SOURCED}',
+        "model.0.until: the year is not from",
+    ),
+    "read at a moment": (
+        '[[model]]\nname = "a"\ninput = 1\nsource = "s"\nread = 2026-01-01T10:00:00Z\n',
+        "model.0.read: expected a date such as 2026-01-31, without quotes",
+    ),
+    "a rate of the bill's currency": (
+        f"[exchange.USD]\nrate = 2\n{SOURCED}",
+        ":1 (--prices): USD is the bill's currency and has no exchange rate",
+    ),
+    "overlap in time zones": (
+        f'[[model]]\nname = "a"\ninput = 1\nuntil = 2026-02-01T00:00:00-05:00\n{SOURCED}\n'
+        f'[[model]]\nname = "a"\ninput = 2\nfrom = 2026-02-01\n{SOURCED}',
+        "two prices of 'a' are valid at the same time",
+    ),
 }
 
 
@@ -103,3 +135,9 @@ def test_a_wrong_file_is_named_in_one_line(tmp_path: Path, text: str, said: str)
 
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert _read(tmp_path, f"\ufeff{GOOD}").currency == "EUR"
+    with pytest.raises(ConfigurationError, match=r":7 .*two prices"):
+        _read(tmp_path, f"\ufeff{WRONG['overlap'][0]}")
