@@ -7,17 +7,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# A series of the text format: name, labels, value. Label values may hold any escaped character.
+# A series of the text format: name, labels, value; OpenMetrics adds an exemplar. Label values may
+# hold any escaped character. Nothing is tried in two ways: a hostile line takes no longer.
 _SERIES = re.compile(
-    r"^([a-zA-Z_:][a-zA-Z0-9_:./]*)\s*"
-    r"(?:\{\s*((?:[a-zA-Z_][a-zA-Z0-9_]*\s*=\s*\"(?:[^\"\\]|\\.)*\"\s*(?:,\s*)?)*)\})?"
-    r"\s+(\S+)(?:\s+-?\d+)?\s*$"
+    r"([a-zA-Z_:][a-zA-Z0-9_:./]*+)"
+    r"(?:\s*+\{\s*+((?:[a-zA-Z_][a-zA-Z0-9_]*+\s*+=\s*+\"(?:[^\"\\]|\\.)*+\"\s*+(?:,\s*+)?)*+)\})?+"
+    r"\s++([^\s_]++)(?:\s++-?[0-9.]++)?+(?:\s++\#\s.*+)?+$"
 )
+_LINE = re.compile(r"[^\r\n]++")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPED = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 _SUFFIXES = ("_bucket", "_sum", "_count", "_created")
 # Of a page that is no text format at all, this many lines are enough.
 MAX_WRONG = 20
+# What a page has beyond these is not kept, so that no page takes much memory.
+MAX_LINE = 64 << 10
+MAX_METRICS = 20_000
+_MAX_LABELS, _MAX_VALUES, _MAX_VALUE = 64, 1_000, 1_000
 
 
 @dataclass(slots=True)
@@ -39,7 +45,13 @@ class FoundMetric:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusPage:
-    """What a page has: its metrics by name, and the first line that is not in the format."""
+    """What a page has.
+
+    Attributes:
+        metrics: Its metrics by name, the first `MAX_METRICS`.
+        num_wrong: Lines that are not in the format, or too long.
+        wrong_line: The beginning of the first of them.
+    """
 
     metrics: dict[str, FoundMetric]
     num_wrong: int = 0
@@ -62,23 +74,30 @@ def read_prometheus_page(text: str) -> PrometheusPage:
     """Return what a page has; lines that are not in the format are counted, not read."""
     metrics: dict[str, FoundMetric] = {}
     num_wrong, wrong_line = 0, ""
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
+    for found_line in _LINE.finditer(text):
+        line = found_line[0].strip()
+        if not line or line.startswith("#"):
             continue
-        match = _SERIES.match(line)
+        match = _SERIES.match(line) if len(line) <= MAX_LINE else None
         if match is None or _number(match[3]) is None:
             num_wrong += 1
-            wrong_line = wrong_line or line.strip()[:80]
+            wrong_line = wrong_line or line[:80]
             if num_wrong >= MAX_WRONG and not metrics:
                 break
             continue
         for name in {match[1], _family(match[1])}:
-            found = metrics.setdefault(name, FoundMetric(name))
+            found = metrics.get(name)
+            if found is None:
+                if len(metrics) >= MAX_METRICS:
+                    continue
+                found = metrics[name] = FoundMetric(name)
             found.num_series += 1
             found.num_values += not math.isnan(_number(match[3]) or 0.0)
             for label, value in _LABEL.findall(match[2] or ""):
+                if label not in found.labels and len(found.labels) >= _MAX_LABELS:
+                    continue
                 values = found.labels.setdefault(label, set())
-                if len(values) < 1_000:
+                if len(values) < _MAX_VALUES and len(value) <= _MAX_VALUE:
                     values.add(re.sub(r"\\[n\"\\]", lambda m: _ESCAPED[m[0]], value))
     return PrometheusPage(metrics, num_wrong, wrong_line)
 

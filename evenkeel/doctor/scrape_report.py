@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from queue import Empty, Queue
+from threading import Thread
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -116,7 +119,7 @@ def _is_on(page: PrometheusPage, source: MetricSource) -> bool:
     return page.has(source.metric, list(source.where.items()))
 
 
-def fetch_page(url: str) -> str:
+def fetch_page(url: str, max_s: float = MAX_S) -> str:
     """Return the text of a metrics page, read within bounds of size and time.
 
     An address without a path means the path of each engine we know, in turn.
@@ -125,7 +128,10 @@ def fetch_page(url: str) -> str:
         ConfigurationError: If it is not an http(s) address.
         CannotMeasureError: If nothing answers, or too slowly, or with too much.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # Brackets without an address in them.
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
             f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
@@ -137,33 +143,76 @@ def fetch_page(url: str) -> str:
     paths = [parts.path]
     if parts.path in ("", "/"):
         paths = list(dict.fromkeys(e.metrics.path for e in known_engines().values() if e.metrics))
-    reason = ""
-    for path in paths:
+    urls = [address._replace(path=path).geturl() for path in paths]
+    try:
+        return _in_time(partial(_fetch_first, urls, login), max_s)
+    except CannotMeasureError as error:
+        raise CannotMeasureError(f"cannot scrape {address.geturl()}: {error}") from error
+
+
+def _in_time(fetch: Callable[[], str], max_s: float) -> str:
+    """Return a page that is there in time; HTTP clients limit only each part of an answer."""
+    done: Queue[str | Exception] = Queue()
+
+    def work() -> None:
         try:
-            return _fetch(address._replace(path=path).geturl(), login)
+            done.put(fetch())
+        except Exception as error:
+            done.put(error)
+
+    Thread(target=work, daemon=True).start()
+    try:
+        found = done.get(timeout=max_s)
+    except Empty:
+        raise CannotMeasureError(f"the page took longer than {max_s:.0f} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _fetch_first(urls: Sequence[str], login: tuple[str, str] | None) -> str:
+    """Return the first page there is; the reason why there is none is that of the first address."""
+    reason = ""
+    for url in urls:
+        try:
+            return _fetch(url, login)
         except (httpx.HTTPError, httpx.InvalidURL, CannotMeasureError) as error:
             reason = reason or first_line(error)
-    raise CannotMeasureError(f"cannot scrape {address.geturl()}: {reason}")
+    raise CannotMeasureError(reason)
 
 
 def _fetch(url: str, login: tuple[str, str] | None) -> str:
-    began_s = time.monotonic()
-    chunks: list[bytes] = []
-    size = 0
+    headers = {"accept": "text/plain", "accept-encoding": "gzip"}
     with (
         httpx.Client(timeout=MAX_S, follow_redirects=False, trust_env=False) as client,
-        client.stream("GET", url, headers={"accept": "text/plain"}, auth=login) as answer,
+        client.stream("GET", url, headers=headers, auth=login) as answer,
     ):
+        if answer.is_redirect:
+            target = hide_password(answer.headers.get("location", ""))
+            raise CannotMeasureError(f"it answered {answer.status_code}: see {target!r:.200}")
         if answer.status_code != httpx.codes.OK:
             raise CannotMeasureError(f"it answered {answer.status_code}")
-        for chunk in answer.iter_bytes():
-            size += len(chunk)
-            if size > MAX_PAGE_BYTES:
+        return _read_text(answer)
+
+
+def _read_text(answer: httpx.Response) -> str:
+    """Return an answer's text; never unpack more than a page may have."""
+    encoding = answer.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "gzip"):
+        raise CannotMeasureError(f"it is encoded as {encoding!r:.80}, expected gzip or nothing")
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+    text = bytearray()
+    try:
+        for chunk in answer.iter_raw():
+            left = MAX_PAGE_BYTES + 1 - len(text)
+            text += chunk[:left] if unpacker is None else unpacker.decompress(chunk, left)
+            if len(text) > MAX_PAGE_BYTES:
                 raise CannotMeasureError(f"the page is larger than {MAX_PAGE_BYTES >> 20} MiB")
-            if time.monotonic() - began_s > MAX_S:
-                raise CannotMeasureError(f"the page took longer than {MAX_S:.0f} s")
-            chunks.append(chunk)
-    return b"".join(chunks).decode("utf-8", errors="replace")
+    except zlib.error as error:
+        raise CannotMeasureError(f"it is not gzip, as it says: {error}") from error
+    if unpacker is not None and not unpacker.eof:
+        raise CannotMeasureError("its gzip is cut off")
+    return text.decode("utf-8", errors="replace")
 
 
 def read_reports(url: str) -> tuple[PrometheusPage, list[EngineReport]]:
@@ -201,6 +250,11 @@ def run_report(url: str, *, is_json: bool) -> int:
     return 0
 
 
+def _printable(text: str) -> str:
+    """Return a text from a page without what would control the terminal."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 def _as_json(url: str, page: PrometheusPage, reports: Sequence[EngineReport]) -> dict[str, object]:
     return {
         "url": hide_password(url),
@@ -213,7 +267,7 @@ def _as_json(url: str, page: PrometheusPage, reports: Sequence[EngineReport]) ->
 def _show(page: PrometheusPage, reports: Sequence[EngineReport]) -> None:
     console = Console(highlight=False)
     for report in reports:
-        models = f", models {', '.join(report.models)}" if report.models else ""
+        models = f", models {', '.join(map(_printable, report.models))}" if report.models else ""
         version = report.version or "not reported"
         console.print(Text(f"{report.title}: version {version} (names of {report.facts}){models}"))
         table = Table("page", "part", "", "from")

@@ -1,8 +1,10 @@
 """A metrics page as strangers write it: odd labels, NaN, HTML, several engines."""
 
+import time
+
 import pytest
 
-from evenkeel.doctor.prometheus_page import MAX_WRONG, read_prometheus_page
+from evenkeel.doctor.prometheus_page import MAX_METRICS, MAX_WRONG, read_prometheus_page
 
 
 def test_histograms_are_found_by_their_name_and_by_their_parts() -> None:
@@ -48,6 +50,51 @@ def test_what_is_no_page_has_no_metrics(text: str) -> None:
 def test_a_long_page_of_nonsense_is_given_up_soon() -> None:
     page = read_prometheus_page("<p>no</p>\n" * 1_000_000)
     assert (page.num_wrong, page.wrong_line) == (MAX_WRONG, "<p>no</p>")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("a" + " " * 60_000 + "x y z", id="spaces before a value"),
+        pytest.param('a{b="c"}' + " " * 60_000 + "x y z", id="spaces after labels"),
+        pytest.param("a{" + 'b="" , ' * 9_000 + "!} 1", id="many labels"),
+        pytest.param('a{b="' + "\\\\" * 30_000 + " 1", id="backslashes without an end"),
+        pytest.param("a" * 60_000, id="a name without an end"),
+        pytest.param('a{b="c"} 1' + " " * 200_000, id="no label needs a line like this"),
+    ],
+)
+def test_a_line_that_fools_a_parser_takes_no_time(line: str) -> None:
+    began_s = time.process_time()
+    page = read_prometheus_page("\n".join([line] * 15))
+    assert time.process_time() - began_s < 2
+    assert not page.metrics or line.endswith(" ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'a_bucket{le="1"} 3 # {trace_id="x"} 0.5 1700000000.5',
+        "a 1 1700000000.5",
+        "a 1 # {} 1",
+        "a 1\r",
+        "a 1 -5",
+    ],
+)
+def test_openmetrics_is_read_too(line: str) -> None:
+    page = read_prometheus_page(line)
+    assert page.num_wrong == 0 and page.has("a")
+
+
+@pytest.mark.parametrize("value", ["1_000", "0x10", "one"])
+def test_what_only_python_calls_a_number_is_none(value: str) -> None:
+    assert not read_prometheus_page(f"a {value}").metrics
+
+
+def test_many_metrics_and_labels_are_bounded() -> None:
+    page = read_prometheus_page("\n".join(f'm{i}{{l{i}="x"}} 1' for i in range(MAX_METRICS + 9)))
+    assert len(page.metrics) == MAX_METRICS
+    page = read_prometheus_page("\n".join(f'm{{l{i}="x"}} 1' for i in range(100)))
+    assert (page.metrics["m"].num_series, len(page.metrics["m"].labels)) == (100, 64)
 
 
 def test_many_values_of_a_label_are_bounded() -> None:

@@ -1,8 +1,11 @@
 """`evenkeel doctor --scrape`: one clear answer for each kind of page."""
 
+import contextlib
+import gzip
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +14,22 @@ import pytest
 from evenkeel.cli import main
 from evenkeel.doctor.command import DOCTOR
 from evenkeel.doctor.prometheus_page import read_prometheus_page
-from evenkeel.doctor.scrape_report import MAX_PAGE_BYTES, EngineReport, report_page
+from evenkeel.doctor.scrape_report import (
+    MAX_PAGE_BYTES,
+    EngineReport,
+    fetch_page,
+    report_page,
+)
+from evenkeel.errors import CannotMeasureError
 from tests.fixtures.engine_pages import PAGES
 
 UNKNOWN = "my_engine_running 1\n"
+ENCODED = {
+    "gzip": gzip.compress(b"x 1\n" * (MAX_PAGE_BYTES // 2)),
+    "bad-gzip": b"no gzip",
+    "br": b"nonsense",
+    "gzip, gzip": b"",
+}
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
@@ -26,13 +41,27 @@ class Pages(http.server.BaseHTTPRequestHandler):
             "html": "<!doctype html><title>hi</title>\n",
             "empty": "",
             "unknown": UNKNOWN,
+            "escape": 'vllm:num_requests_running{model_name="model \x1b[2Jx"} 1\n',
             "two": PAGES["vllm"].read_text() + PAGES["sglang"].read_text(),
         }.get(name) or (PAGES[name].read_text() if name in PAGES else "")
         if name == "prometheus":
             text = PAGES["tensorrt-llm"].read_text()
-        is_missing = name in ("missing", "metrics")
-        self.send_response(404 if is_missing else 200)
+        codes = {"missing": 404, "metrics": 404, "moved": 302}
+        self.send_response(codes.get(name, 200))
+        if name == "moved":
+            self.send_header("location", "http://me:secret@other:1/metrics")
+        body = ENCODED.get(name)
+        if body is not None:
+            self.send_header("content-encoding", name.removeprefix("bad-"))
         self.end_headers()
+        if body is not None:
+            self.wfile.write(body)
+            return
+        if name == "slow":
+            # Each byte comes soon enough; the page never ends.
+            with contextlib.suppress(OSError):
+                while not self.server.stopped.wait(0.05):  # type: ignore[attr-defined]
+                    self.wfile.write(b"#")
         if name == "huge":
             try:
                 for _ in range(MAX_PAGE_BYTES // (1 << 20) + 200):
@@ -48,9 +77,11 @@ class Pages(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    serving.stopped = threading.Event()  # type: ignore[attr-defined]
     thread = threading.Thread(target=serving.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{serving.server_address[1]}"
+    serving.stopped.set()  # type: ignore[attr-defined]
     serving.shutdown()
     thread.join()
     serving.server_close()
@@ -128,6 +159,10 @@ def test_two_engines_on_one_page_are_both_told(
         ("/unknown", 3, "has 1 metrics of no engine we know"),
         ("/missing", 3, "it answered 404"),
         ("/huge", 3, "the page is larger than 20 MiB"),
+        ("/gzip", 3, "the page is larger than 20 MiB"),
+        ("/bad-gzip", 3, "it is not gzip, as it says"),
+        ("/br", 3, "it is encoded as 'br'"),
+        ("/moved", 3, "it answered 302: see 'http://other:1/metrics'"),
     ],
 )
 def test_what_is_no_engines_page_is_one_line(
@@ -139,9 +174,38 @@ def test_what_is_no_engines_page_is_one_line(
     assert captured.err.count("\n") == 1 and not captured.out
 
 
+def test_a_page_that_never_ends_is_given_up_in_time(
+    server: str,
+) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(CannotMeasureError, match="took longer than 1 s"):
+        fetch_page(f"{server}/slow", max_s=1.0)
+    assert time.monotonic() - began_s < 10
+
+
+def test_a_server_without_tls_is_one_line(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scrape(server.replace("http:", "https:") + "/vllm") == 3
+    captured = capsys.readouterr()
+    assert "SSL" in captured.err and captured.err.count("\n") == 1
+
+
+def test_what_a_page_says_does_not_control_the_terminal(
+    server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scrape(f"{server}/escape") == 0
+    assert "model \ufffd[2Jx" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("url", "code"),
-    [("ftp://x/metrics", 2), ("nonsense", 2), ("http://127.0.0.1:1/metrics", 3), ("http://", 2)],
+    [
+        ("http://[::1", 2),
+        ("http://127.0.0.1:99999/metrics", 3),
+        ("ftp://x/metrics", 2),
+        ("nonsense", 2),
+        ("http://127.0.0.1:1/metrics", 3),
+        ("http://", 2),
+    ],
 )
 def test_a_wrong_address_is_one_line(
     url: str, code: int, capsys: pytest.CaptureFixture[str]
