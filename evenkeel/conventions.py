@@ -59,8 +59,8 @@ EVENTS = frozenset({EVENT_INFERENCE, EVENT_EVALUATION, "gen_ai.client.operation.
 SERVER_DURATION = "gen_ai.server.request.duration"
 SERVER_TIME_TO_FIRST_TOKEN = "gen_ai.server.time_to_first_token"
 SERVER_TIME_PER_OUTPUT_TOKEN = "gen_ai.server.time_per_output_token"
-# The histograms of a model server and their boundaries, in seconds: docs/gen-ai/gen-ai-metrics.md
-# at the commit named above.
+# The histograms of a model server and their boundaries, in seconds: the page "Semantic conventions
+# for generative AI metrics" at the commit named above.
 SERVER_METRIC_BOUNDS_S: Mapping[str, tuple[float, ...]] = {
     SERVER_DURATION: (
         0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,

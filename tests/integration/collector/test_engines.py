@@ -103,6 +103,41 @@ def test_anybody_may_name_an_engine(
     assert collector.rows(sql, found) == [(expected or "bedrock",)]
 
 
+STRANGERS: dict[str, tuple[str, str, set[str]]] = {
+    "a model of some other framework": (
+        "tgi", "predict", {"inference_time", "validation_time", "total_time"},
+    ),
+    "an application that copied vLLM's attributes": ("vllm", "handle", set()),
+    "a tracer of its own name": ("sglang", "Req 1a2b3c4d", set()),
+    "a child of Triton's span": ("triton", "compute", set()),
+}  # fmt: skip
+
+
+def test_spans_of_others_are_no_engines(store: Store, collector: CollectorProcess) -> None:
+    for name, (engine, span_name, kept) in STRANGERS.items():
+        request = span_request(engine, NOW_NS)
+        (resource_spans,) = request.resource_spans
+        resource_spans.resource.attributes.extend(key_values({"stranger": name}))
+        resource_spans.scope_spans[0].scope.name = "my-app"
+        (span,) = resource_spans.scope_spans[0].spans
+        span.name = span_name
+        if kept:
+            attributes = [each for each in span.attributes if each.key in kept]
+            del span.attributes[:]
+            span.attributes.extend(attributes)
+        for attribute in span.attributes:
+            if attribute.key == "triton.trace_parent_id":
+                attribute.value.int_value = 1
+        post(collector, "/v1/traces", request)
+    stored = (
+        "SELECT ResourceAttributes['stranger'] AS name, TraceId, SpanId FROM spans WHERE name != ''"
+    )
+    wait_for(lambda: len(collector.rows(stored)) == len(STRANGERS))
+    sql = f"""SELECT s.name, r.engine FROM requests AS r
+        INNER JOIN ({stored}) AS s ON s.TraceId = r.trace_id AND s.SpanId = r.span_id"""
+    assert collector.rows(sql) == []
+
+
 def series(store: Store, model: str = "") -> list[dict[str, Any]]:
     parameters = metric_parameters(mapped_metrics(_SERIES))
     return store.rows(

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
 from tests.checkout import ROOT
 from tests.fixtures.board_queries import prometheus_queries
 from tests.fixtures.collector_process import running_collector
@@ -63,6 +64,8 @@ def test_the_servers_page_has_what_boards_ask_for(equipped: EquippedServer) -> N
     check_page(
         page, asked_for((*runtime, "evenkeel_spec", "evenkeel_comp", "vllm:", "kv_", "batch"))
     )
+    for name in SERVER_METRIC_BOUNDS_S:
+        assert f"\n{name.replace('.', '_')}_seconds_count{{" in page
 
 
 def test_the_collectors_page_has_what_boards_ask_for(tmp_path: Path) -> None:

@@ -94,6 +94,19 @@ def test_a_request_says_what_the_drafts_of_each_source_came_to(speculating: Serv
     assert sum(tried) == last["evenkeel.drafted_tokens"]
 
 
+def test_vllms_own_parameters_refuse_drafts_and_cannot_name_a_tenant(
+    speculating: ServedModel,
+) -> None:
+    fraud = {"evenkeel_tenant": "speculating"}
+    post(speculating, {"vllm_xargs": fraud, "temperature": 0, "ignore_eos": True}, "stranger")
+    (stranger,) = speculating.wait_for_requests(1, evenkeel__tenant="stranger")
+    assert "evenkeel.drafted.retrieval" not in stranger.attributes
+    refusal = {"evenkeel_speculate": False} | fraud
+    post(speculating, {"vllm_xargs": refusal, "temperature": 0, "ignore_eos": True}, "refuser")
+    (refuser,) = speculating.wait_for_requests(1, evenkeel__tenant="refuser")
+    assert not refuser.attributes.get("evenkeel.drafted_tokens")
+
+
 def test_the_response_shows_no_trace_of_it(speculating: ServedModel) -> None:
     answer = ask(speculating)
     assert "evenkeel" not in str(answer)

@@ -79,6 +79,15 @@ def test_each_mapped_attribute_is_on_the_engines_span(name: str) -> None:
     assert rule.scope in ("", span["scope"]) and rule.span in ("", span["span"])
 
 
+def test_no_two_engines_claim_the_same_clients_or_metrics() -> None:
+    engines = known_engines().values()
+    clients = [name for each in engines for name in (each.name, *each.providers)]
+    assert len(clients) == len(set(clients))
+    prefixes = [prefix for each in engines if each.metrics for prefix in each.metrics.prefixes]
+    for prefix in prefixes:
+        assert [other for other in prefixes if other.startswith(prefix)] == [prefix]
+
+
 def test_each_measure_is_reported_by_an_engine_and_fills_something() -> None:
     used = {measure for part in PAGE_PARTS for measure in part.measures}
     for measure in MEASURES:
