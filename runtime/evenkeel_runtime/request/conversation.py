@@ -37,14 +37,17 @@ def digest(body: bytes | bytearray) -> bytes:
 
     Two requests have the same digest for a message that says the same: its role, its text and its
     other parts count, not how it is written down. Empty if the body has no list of messages, is too
-    long, or is not JSON.
+    long or nested too deeply, or is not JSON.
     """
     if len(body) >= MAX_BYTES:
         return b""
     try:
-        asked = _BODY.decode(body)
+        return _digest_all(_BODY.decode(body))
     except (msgspec.DecodeError, RecursionError):
         return b""
+
+
+def _digest_all(asked: _Body) -> bytes:
     turns = asked.messages if asked.messages is not None else asked.input
     if not isinstance(turns, list) or not 0 < len(turns) <= MAX_MESSAGES:
         return b""

@@ -80,6 +80,10 @@ def test_instructions_come_first() -> None:
         pytest.param(b'{"input": "hello"}', id="an input that is a text"),
         pytest.param(b'{"messages": [' + b"[" * 5000, id="nested without end"),
         pytest.param(
+            b'{"messages": [{"role": "user", "x": ' + b"[" * 600 + b"]" * 600 + b"}]}",
+            id="nested deeply",
+        ),
+        pytest.param(
             json.dumps({"messages": [{"role": "user", "content": "x" * MAX_BYTES}]}).encode(),
             id="too long",
         ),
