@@ -2,7 +2,8 @@
 
 An event with a span's ids usually comes some seconds before or after that span, which says more:
 it has a duration. So the event's own version of the span is written to the log only if the store
-has no span with these ids a minute later.
+has no span with these ids a minute later. Memory is bounded: what has no room is read again from
+the stored events.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from evenkeel import conventions
 from evenkeel.errors import first_line
 from evenkeel.store import read_query
 from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
-from evenkeel_collector.intake.event_spans import call_of_row
+from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ logger = logging.getLogger(__name__)
 
 WAIT_S = 60.0
 LOOK_EVERY_S = 10.0
-# More than any second's traffic: beyond it the oldest is decided early.
+# What is awaited at once, in calls and in bytes.
 MAX_AWAITED = 50_000
+MAX_BYTES = 64 << 20
+# Calls looked up by one query and written with one request: an address has a megabyte at most.
+MAX_TOGETHER = 2_000
 TRANSPORT = "events"
 _HERE = Path(__file__).parent
 Key = tuple[str, str]
@@ -45,22 +49,48 @@ class AwaitedCalls:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._calls: OrderedDict[Key, tuple[float, AwaitedCall]] = OrderedDict()
+        self._resources: Counter[bytes] = Counter()
+        self._num_bytes = 0
+        self._has_left_out = False
 
-    def add(self, call: AwaitedCall) -> None:
-        """Wait for this call's span from now on."""
-        self._calls.setdefault((call.trace_id, call.span_id), (self._clock(), call))
+    def add(self, call: AwaitedCall) -> bool:
+        """Wait for this call's span from now on; return whether there is room for it."""
+        key = (call.trace_id, call.span_id)
+        if key in self._calls:
+            return True
+        num_bytes = len(call.span) + (0 if call.resource in self._resources else len(call.resource))
+        if len(self._calls) >= MAX_AWAITED or self._num_bytes + num_bytes > MAX_BYTES:
+            self._has_left_out = True
+            return False
+        self._calls[key] = (self._clock(), call)
+        self._resources[call.resource] += 1
+        self._num_bytes += num_bytes
+        return True
 
     def take_ripe(self, wait_s: float = WAIT_S) -> list[AwaitedCall]:
-        """Remove and return the calls that have waited this long, or are too many."""
+        """Remove and return the calls that have waited this long."""
         ripe = []
         until = self._clock() - wait_s
         while self._calls:
             since, call = next(iter(self._calls.values()))
-            if since > until and len(self._calls) <= MAX_AWAITED:
+            if since > until:
                 break
             self._calls.popitem(last=False)
+            self._forget(call)
             ripe.append(call)
         return ripe
+
+    def take_left_out(self) -> bool:
+        """Return whether there was no room for a call since this was last asked."""
+        has_left_out, self._has_left_out = self._has_left_out, False
+        return has_left_out
+
+    def _forget(self, call: AwaitedCall) -> None:
+        self._num_bytes -= len(call.span)
+        self._resources[call.resource] -= 1
+        if not self._resources[call.resource]:
+            del self._resources[call.resource]
+            self._num_bytes -= len(call.resource)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -69,8 +99,8 @@ class AwaitedCalls:
 class CallSettler:
     """A task that writes awaited calls to the log once it is clear that their spans do not come.
 
-    At its start it awaits the calls of the past hour's stored events again: what an earlier
-    process awaited is not lost.
+    At its start it awaits the calls of the last hour's stored events again, and so it does after
+    there was no room for one: what is not in memory is not lost.
 
     Args:
         awaited: The calls.
@@ -106,13 +136,17 @@ class CallSettler:
         while True:
             ripe: list[AwaitedCall] = []
             try:
+                # Read again once there is room for what was left out.
+                if len(self._awaited) < MAX_AWAITED // 2 and self._awaited.take_left_out():
+                    is_recalled = False
                 if not is_recalled:
                     for call in await asyncio.to_thread(self._recall):
                         self._awaited.add(call)
                     is_recalled = True
                 ripe = self._awaited.take_ripe(self._wait_s)
-                if ripe:
-                    await self._settle(ripe)
+                while ripe:
+                    await self._settle(ripe[:MAX_TOGETHER])
+                    del ripe[:MAX_TOGETHER]
             except (ClickHouseError, OSError, LogFullError, LogWriteError) as error:
                 logger.warning(
                     "cannot settle calls known only from events, trying again calls=%d error=%s",
@@ -126,15 +160,16 @@ class CallSettler:
         there = await asyncio.to_thread(self._find, calls)
         missing = [call for call in calls if (call.trace_id, call.span_id) not in there]
         if missing:
-            # Concatenated requests are one valid request.
-            payload = b"".join(call.payload for call in missing)
-            await self._accept(CheckedBody(payload, len(missing)), TRANSPORT)
+            await self._accept(CheckedBody(spans_of_calls(missing), len(missing)), TRANSPORT)
 
     def _find(self, calls: Iterable[AwaitedCall]) -> set[Key]:
-        traces = sorted({call.trace_id for call in calls})
+        keys = {
+            "traces": sorted({call.trace_id for call in calls}),
+            "spans": sorted({call.span_id for call in calls}),
+        }
         with contextlib.closing(self._connect()) as client:
             rows = client.query(
-                read_query(_HERE / "spans_of_traces.sql"), parameters={"traces": traces}
+                read_query(_HERE / "spans_of_traces.sql"), parameters=keys
             ).result_rows
         return {(str(trace), str(span)) for trace, span in rows}
 
@@ -142,6 +177,6 @@ class CallSettler:
         with contextlib.closing(self._connect()) as client:
             rows = client.query(
                 read_query(_HERE / "recent_calls.sql"),
-                parameters={"event": conventions.EVENT_INFERENCE},
+                parameters={"event": conventions.EVENT_INFERENCE, "limit": MAX_AWAITED},
             ).result_rows
-        return [call_of_row(*row) for row in rows]
+        return [call for row in rows if (call := call_of_row(*row)) is not None]

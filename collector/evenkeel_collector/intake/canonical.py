@@ -52,12 +52,14 @@ class AwaitedCall:
     Attributes:
         trace_id: In hex, as the store has it.
         span_id: In hex.
-        payload: A whole ExportTraceServiceRequest.
+        resource: The encoded resource; calls of one request share it, and it may be large.
+        span: The encoded span.
     """
 
     trace_id: str
     span_id: str
-    payload: bytes
+    resource: bytes
+    span: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,11 @@ def number_of(text: str | None) -> float | None:
 def _sum(*texts: str | None) -> str:
     """Return the sum of counts; the first text as it is if one of them is not a count."""
     numbers = [number_of(text) for text in texts if text]
-    if not texts[0] or any(number is None for number in numbers):
+    total = sum(number for number in numbers if number is not None)
+    # Two finite numbers may have an infinite sum.
+    if not texts[0] or any(number is None for number in numbers) or total == float("inf"):
         return texts[0] or ""
-    return str(int(sum(number for number in numbers if number is not None)))
+    return str(int(total))
 
 
 def _is_false(text: str | None) -> bool:

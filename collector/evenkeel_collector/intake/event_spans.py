@@ -11,7 +11,7 @@ returned as awaited, and counted only if its span does not come (awaited_calls.p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +78,7 @@ def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
     found = _Found()
     num_events = 0
     for of_resource in message.resource_logs:
-        group = None
+        group = resource = None
         for of_scope in of_resource.scope_logs:
             for record in of_scope.log_records:
                 name = _name_of(record, of_scope.scope.name)
@@ -95,16 +95,20 @@ def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
                 if name == conventions.EVENT_INFERENCE and _has_span(record):
                     span.trace_id, span.span_id = record.trace_id, record.span_id
                     span.parent_span_id = b""
-                    alone = ExportTraceServiceRequest()
-                    _add_group(alone, of_resource.resource).append(span)
+                    if resource is None:
+                        resource = of_resource.resource.SerializeToString()
                     found.awaited.append(
                         AwaitedCall(
-                            record.trace_id.hex(), record.span_id.hex(), alone.SerializeToString()
+                            record.trace_id.hex(),
+                            record.span_id.hex(),
+                            resource,
+                            span.SerializeToString(),
                         )
                     )
                     continue
                 if group is None:
-                    group = _add_group(found.request, of_resource.resource)
+                    # Copied as bytes: the message may be of another class.
+                    group = _add_group(found.request, of_resource.resource.SerializeToString())
                 group.append(span)
                 found.num_spans += 1
     return CallSpans(
@@ -118,8 +122,8 @@ def call_of_row(
     span_id: str,
     attributes: Mapping[str, str],
     resource: Mapping[str, str],
-) -> AwaitedCall:
-    """Return the call that a stored event about a request describes."""
+) -> AwaitedCall | None:
+    """Return the call that a stored event about a request describes; None without a span's ids."""
     message = ExportLogsServiceRequest()
     group = message.resource_logs.add()
     for key, text in resource.items():
@@ -132,15 +136,24 @@ def call_of_row(
     )
     for key, text in attributes.items():
         record.attributes.add(key=key).value.string_value = text
-    (call,) = calls_of(message).awaited
-    return call
+    return next(iter(calls_of(message).awaited), None)
 
 
-def _add_group(request: Any, resource: Any) -> Any:
-    """Add a resource like this one to a request and return its list of spans."""
+def spans_of_calls(calls: Iterable[AwaitedCall]) -> bytes:
+    """Return calls as an encoded ExportTraceServiceRequest, with each resource once."""
+    request = ExportTraceServiceRequest()
+    groups: dict[bytes, Any] = {}
+    for call in calls:
+        if call.resource not in groups:
+            groups[call.resource] = _add_group(request, call.resource)
+        groups[call.resource].append(Span.FromString(call.span))
+    return bytes(request.SerializeToString())
+
+
+def _add_group(request: Any, resource: bytes) -> Any:
+    """Add an encoded resource to a request and return its list of spans."""
     group = request.resource_spans.add()
-    # Copied as bytes: the message may be of another class.
-    group.resource.ParseFromString(resource.SerializeToString())
+    group.resource.ParseFromString(resource)
     scope = group.scope_spans.add()
     scope.scope.name = SCOPE
     return scope.spans

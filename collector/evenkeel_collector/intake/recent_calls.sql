@@ -1,5 +1,19 @@
--- Events of the past hour that describe a request and have a span's ids.
-SELECT toUnixTimestamp64Nano(Timestamp) AS time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes
-FROM logs
-WHERE TimestampTime > now() - INTERVAL 1 HOUR AND TraceId != '' AND SpanId != ''
-    AND (EventName = {event:String} OR LogAttributes['event.name'] = {event:String})
+-- The last hour's events that describe a request and have the ids of a span that is not there. It ends with
+-- the newest event: after a stop of any length, what was awaited before it is found.
+WITH
+    (SELECT max(TimestampTime) FROM logs WHERE TimestampTime <= now() + INTERVAL 1 MINUTE) AS newest,
+    events AS (
+        SELECT toUnixTimestamp64Nano(Timestamp) AS time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes
+        FROM logs
+        WHERE TimestampTime > newest - INTERVAL 1 HOUR
+            AND replaceAll(TraceId, '0', '') != '' AND replaceAll(SpanId, '0', '') != ''
+            AND (EventName = {event:String} OR LogAttributes['event.name'] = {event:String}
+                OR Body = {event:String})
+    )
+SELECT time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes
+FROM events
+WHERE (TraceId, SpanId) NOT IN (
+    SELECT TraceId, SpanId FROM spans WHERE TraceId IN (SELECT TraceId FROM events)
+)
+ORDER BY time_ns
+LIMIT {limit:UInt32}

@@ -24,11 +24,13 @@ LEFT JOIN
         AND ({route:String} = '' OR route = {route:String})
         AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
         AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
+        AND ({engine:String} = '' OR engine = {engine:String})
         AND arrayAll(
             (column, pattern, excludes) -> match(multiIf(
                 column = 'model', toString(model), column = 'tenant', toString(tenant),
                 column = 'slo_class', toString(slo_class), column = 'route', toString(route),
-                column = 'prompt_name', toString(prompt_name), toString(prompt_version)
+                column = 'prompt_name', toString(prompt_name),
+                column = 'prompt_version', toString(prompt_version), toString(engine)
             ), pattern) != excludes,
             {filter_column:Array(String)}, {filter_pattern:Array(String)},
             {filter_excludes:Array(UInt8)}

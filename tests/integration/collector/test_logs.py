@@ -283,11 +283,16 @@ def test_a_request_that_a_span_and_an_event_describe_counts_once(
     (span,) = spans.resource_spans[0].scope_spans[0].spans
     span.kind = 3
     ids = [(span.trace_id, span.span_id), (uuid.uuid4().bytes, uuid.uuid4().bytes[:8])]
-    for trace_id, span_id in ids:
+    # One is named by its field, one by its body; zeros are no ids, and count elsewhere.
+    name = "gen_ai.client.inference.operation.details"
+    more = [
+        (service, *ids[0], {"event_name": name}), (service, *ids[1], {"body": name}),
+        (uuid.uuid4().hex, bytes(16), bytes(8), {"event_name": name}),
+    ]  # fmt: skip
+    for sender, trace_id, span_id, named in more:
         event = logs_request(
-            1, attributes, service=service, trace_id=trace_id, span_id=span_id,
-            event_name="gen_ai.client.inference.operation.details",
-        )  # fmt: skip
+            1, attributes, service=sender, trace_id=trace_id, span_id=span_id, **named
+        )
         assert send(collector, event.SerializeToString()).status_code == 200
     url = f"{collector.http_url}/v1/traces"
     assert httpx.post(url, content=spans.SerializeToString(), headers=PROTOBUF).status_code == 200

@@ -5,12 +5,12 @@ import pytest
 from evenkeel_collector.intake import awaited_calls
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
 from evenkeel_collector.intake.canonical import AwaitedCall
-from evenkeel_collector.intake.event_spans import call_of_row
+from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
 from tests.unit.collector.intake.test_otlp_logs import spans_of
 
 
-def call(number: int) -> AwaitedCall:
-    return AwaitedCall(f"{number:032x}", f"{number:016x}", b"")
+def call(number: int, resource: bytes = b"", span: bytes = b"") -> AwaitedCall:
+    return AwaitedCall(f"{number:032x}", f"{number:016x}", resource, span)
 
 
 def test_calls_are_taken_in_order_once_they_have_waited() -> None:
@@ -29,11 +29,31 @@ def test_calls_are_taken_in_order_once_they_have_waited() -> None:
     assert awaited.take_ripe(60.0) == [call(2)]
 
 
-def test_the_oldest_of_too_many_is_decided_early() -> None:
-    awaited = AwaitedCalls(lambda: 0.0)
-    for number in range(awaited_calls.MAX_AWAITED + 2):
-        awaited.add(call(number))
-    assert awaited.take_ripe(60.0) == [call(0), call(1)]
+def test_a_call_without_room_is_left_out_and_said() -> None:
+    now_s = [0.0]
+    awaited = AwaitedCalls(lambda: now_s[0])
+    for number in range(awaited_calls.MAX_AWAITED):
+        assert awaited.add(call(number))
+    assert not awaited.take_left_out()
+    assert not awaited.add(call(awaited_calls.MAX_AWAITED))
+    # One that is there needs no room.
+    assert awaited.add(call(0))
+    assert awaited.take_left_out()
+    assert not awaited.take_left_out()
+    now_s[0] = 60.0
+    assert len(awaited.take_ripe(60.0)) == awaited_calls.MAX_AWAITED
+    assert awaited.add(call(1))
+
+
+def test_calls_of_one_resource_keep_it_once_and_bytes_are_bounded() -> None:
+    now_s = [0.0]
+    awaited = AwaitedCalls(lambda: now_s[0])
+    large = b"r" * (awaited_calls.MAX_BYTES - 10)
+    assert all(awaited.add(call(number, large, b"s")) for number in range(10))
+    assert not awaited.add(call(10, large, b"s"))
+    now_s[0] = 60.0
+    assert len(awaited.take_ripe(60.0)) == 10
+    assert awaited.add(call(10, large, b"s"))
 
 
 @pytest.mark.parametrize("time_ns", [0, 1_795_582_531_000_000_000])
@@ -42,7 +62,13 @@ def test_a_stored_event_gives_the_same_call(time_ns: int) -> None:
         time_ns, "ab" * 16, "cd" * 8,
         {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": "5"}, {"service.name": "s"},
     )  # fmt: skip
+    assert found is not None
     assert (found.trace_id, found.span_id) == ("ab" * 16, "cd" * 8)
-    ((span, attributes),) = spans_of(found.payload)
+    ((span, attributes),) = spans_of(spans_of_calls([found]))
     assert span.end_time_unix_nano == time_ns
     assert attributes["gen_ai.usage.input_tokens"] == "5"
+
+
+@pytest.mark.parametrize("ids", [("0" * 32, "cd" * 8), ("ab" * 16, "0" * 16), ("ab", "cd" * 8)])
+def test_a_stored_event_whose_ids_are_none_gives_no_call(ids: tuple[str, str]) -> None:
+    assert call_of_row(0, *ids, {"gen_ai.request.model": "m"}, {}) is None

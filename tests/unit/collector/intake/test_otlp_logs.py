@@ -12,13 +12,14 @@ from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.event_calls import READERS
-from evenkeel_collector.intake.event_spans import MAX_HASTY_EVENTS
+from evenkeel_collector.intake.event_spans import MAX_HASTY_EVENTS, spans_of_calls
 from evenkeel_collector.intake.otlp_logs import (
     SEGMENT_TAG,
     check_logs_json,
     check_logs_protobuf,
 )
 from tests.fixtures.log_payload import AGENT_EVENTS, agent_event, logs_request
+from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.intake.test_pipeline import pipeline
 
 RESOURCE_LOGS = 1006
@@ -261,7 +262,9 @@ def test_a_duration_that_nobody_gives_is_not_zero() -> None:
     assert span.start_time_unix_nano == span.end_time_unix_nano > 0
 
 
-@pytest.mark.parametrize("value", ["abc", "NaN", "-1", "1e400", "", None, [1], {"a": 1}, True])
+@pytest.mark.parametrize(
+    "value", ["abc", "NaN", "-1", "1e308", "1e400", "", None, [1], {"a": 1}, True]
+)
 def test_numbers_that_are_none_cost_nothing_but_themselves(value: Any) -> None:
     names = ("duration_ms", "input_tokens", "cache_read_tokens", "cost_usd", "output_tokens")
     request = agent_event("claude_code", "api_request", **dict.fromkeys(names, value))
@@ -298,13 +301,27 @@ def test_an_event_with_a_spans_ids_is_awaited_and_without_counted() -> None:
     assert (found.num_records, found.num_spans) == (1, 0)
     (call,) = found.awaited
     assert (call.trace_id, call.span_id) == (TRACE_ID.hex(), SPAN_ID.hex())
-    ((span, attributes),) = spans_of(call.payload)
+    ((span, attributes),) = spans_of(spans_of_calls([call]))
     assert (span.trace_id, span.span_id) == (TRACE_ID, SPAN_ID)
     alone = checked(inference())
     assert (alone.num_spans, alone.awaited) == (1, ())
     assert spans_of(alone.payload)[0][1] == attributes
     assert attributes["gen_ai.response.finish_reasons"] == '["stop"]'
     assert attributes["gen_ai.conversation.id"] == "s-1"
+
+
+def test_awaited_calls_of_one_resource_keep_it_once() -> None:
+    request = inference(trace_id=TRACE_ID, span_id=SPAN_ID)
+    (resource_logs,) = request.resource_logs
+    resource_logs.resource.attributes.extend(key_values({"large": "x" * 100_000}))
+    (event,) = resource_logs.scope_logs[0].log_records
+    for number in range(200):
+        event.span_id = number.to_bytes(8, "big", signed=False) or SPAN_ID
+        resource_logs.scope_logs[0].log_records.append(event)
+    awaited = checked(request).awaited
+    assert len({id(call.resource) for call in awaited}) == 1
+    assert sum(len(call.span) for call in awaited) < 200_000
+    assert len(spans_of_calls(awaited)) < 400_000
 
 
 def test_an_evaluation_is_one_of_ours_below_the_span_it_is_about() -> None:
