@@ -10,7 +10,7 @@ from evenkeel.slo.model import Metric, Slo, Treatment
 from evenkeel_collector.intake.canonical import Finish
 from evenkeel_collector.intake.metric_points import Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
-from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
+from evenkeel_collector.intake.sampling import ATTRIBUTE_OF_COLUMN, LatencyObjective, Sampler
 from evenkeel_collector.redaction.frames import LOGS
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.telemetry.metrics import SelfMetrics
@@ -139,10 +139,19 @@ def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
 def objectives_of(slos: Iterable[Slo]) -> list[LatencyObjective]:
     """Return the thresholds of SLOs whose misses keep their detail; availability has none.
 
-    Only single values narrow them: with lists and patterns, more is kept than missed.
+    Only single values of columns that a span has as it is narrow them: with lists, patterns and
+    engines, more is kept than missed.
     """
     return [
-        LatencyObjective(column, slo.indicator.threshold_s, dict(slo.indicator.select))
+        LatencyObjective(
+            column,
+            slo.indicator.threshold_s,
+            {
+                name: value
+                for name, value in slo.indicator.select.items()
+                if name in ATTRIBUTE_OF_COLUMN
+            },
+        )
         for slo in slos
         if slo.indicator.threshold_s is not None
         and (column := _COLUMN_OF_METRIC.get(slo.indicator.metric)) is not None

@@ -61,7 +61,7 @@ def prometheus_rules(
     """Return a rule file.
 
     There are two groups per SLO (error ratios and alerts; Sloth's series) and one for the rules.
-    Rules that Prometheus cannot evaluate are named in comments.
+    Rules that Prometheus cannot evaluate, or only for vLLM, are named in comments.
 
     Args:
         slos: The SLOs.

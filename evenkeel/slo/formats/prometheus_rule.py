@@ -20,6 +20,7 @@ _HISTOGRAMS = {
     "e2e": "vllm:e2e_request_latency_seconds",
 }
 _ENDED = "vllm:request_success_total"
+_VLLMS = re.compile(r"vllm:\w+")
 _NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 _RESERVED = re.compile(r"^(\d|__)")
 # vLLM's name for the only column its metrics have.
@@ -43,14 +44,21 @@ def literal(text: str) -> str:
 
 
 def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
-    """Return a group with an alert per rule, and a line for each rule not exported."""
-    alerts, lacking = [], []
+    """Return a group with an alert per rule, and a line for each that lacks something."""
+    alerts, lacking, narrower = [], [], []
     for rule in rules:
         try:
-            alerts.append(_alert(rule, _expression(rule)))
+            expression = _expression(rule)
         except ConfigurationError as error:
             lacking.append(f"rule {rule.name} is not exported: {error}")
-    return {"name": "evenkeel-rules", "rules": alerts}, lacking
+            continue
+        alerts.append(_alert(rule, expression))
+        if of_vllm := sorted(set(_VLLMS.findall(expression))):
+            narrower.append(
+                f"rule {rule.name} reads {', '.join(of_vllm)}: in Prometheus it never holds for "
+                "another engine (evenkeel evaluates it for every engine)"
+            )
+    return {"name": "evenkeel-rules", "rules": alerts}, lacking + narrower
 
 
 def _alert(rule: Rule, expression: str) -> dict[str, Any]:

@@ -246,6 +246,31 @@ def test_a_budget_in_money_is_spent_and_burns(
         assert hour.is_burning
 
 
+@pytest.mark.parametrize(
+    ("select", "spent"),
+    [
+        ("engine: sglang", 2.0),
+        ("engine: {in: [sglang, vllm]}", 6.0),
+        ("engine: {not: vllm}", 2.0),
+    ],
+)
+def test_a_budget_of_an_engine_is_not_spent_by_others(
+    storage: Storage, client: Any, tmp_path: Path, select: str, spent: float
+) -> None:
+    storage.prices.use(FILE)
+    million = {"input_tokens": 1_000_000, "output_tokens": 0, "time": MAY, "tenant": "acme"}
+    engines = ("sglang", "vllm", "vllm")
+    rows = [{**million, "engine": each, "request_id": str(n)} for n, each in enumerate(engines)]
+    insert(client, *rows)
+    path = tmp_path / "slos.yaml"
+    path.write_text(BUDGET.replace("groupBy: [tenant]", f"select: {{{select}}}"))
+    (slo,) = read_slo_file(path).slos
+    (part,) = Track(slo, (), 0).parts
+    begin_ns = int(MAY.timestamp()) * 10**9
+    (counts,) = SloStore(client).counts([part], Span(begin_ns, begin_ns + 60 * 10**9))
+    assert sum(counts.bad) == spent
+
+
 BUDGET = """
 apiVersion: openslo/v1
 kind: SLO

@@ -178,6 +178,11 @@ def test_prometheus_judges_rules_and_missing_data_and_has_what_sloths_dashboards
         "# rule jump is not exported: level changes cannot be expressed in PromQL",
         "# rule theirs is not exported: vLLM's metrics have no label for tenant",
     ]
+    assert (
+        "# rule slow reads vllm:time_to_first_token_seconds_bucket,"
+        " vllm:time_to_first_token_seconds_count: in Prometheus it never holds for another engine"
+        " (evenkeel evaluates it for every engine)"
+    ) in text.splitlines()
     rules.write_text(text)
     test.write_text(
         f"rule_files: [{rules}]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n"

@@ -95,6 +95,26 @@ def test_the_repositorys_slos_give_objectives() -> None:
     assert ("ttft_s", 0.5) in [(each.column, each.max_s) for each in objectives]
 
 
+OF_AN_ENGINE = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: sglang}
+spec:
+  indicator: {metric: ttft, select: {engine: sglang, model: m}}
+  objectives: [{target: 0.9, value: 0.25}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+"""
+
+
+def test_an_slo_of_an_engine_keeps_more_than_it_judges(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(OF_AN_ENGINE)
+    slos = read_slo_file(path).slos
+    assert objectives_of(slos) == [LatencyObjective("ttft_s", 0.25, {"model": "m"})]
+    made, _ = pipeline(probability=0.0)
+    made.use_slos(slos)
+
+
 BY_STATUS = """\
 apiVersion: openslo/v1
 kind: SLO
