@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ class RecordedRun:
         self.is_warm = False
         self.is_sent = False
         self.server_times: dict[str, ServerTimes] | None = None
+        # Traces that the store was asked for, found or not.
+        self.times_asked: set[str] = set()
         self._journal = journal
         self._answers: dict[tuple[int, str], Answer] = {}
         self._item_of: dict[int, str] = {}
@@ -145,9 +147,10 @@ class RecordedRun:
         """Record that the results are in the store."""
         self._write({"kind": "sent"})
 
-    def record_server_times(self, times: Mapping[str, ServerTimes]) -> None:
-        """Record the store's server times for the run; read once, so that they stay the same."""
-        self._write({"kind": "server", "times": {key: asdict(t) for key, t in times.items()}})
+    def record_server_times(self, times: Mapping[str, ServerTimes], asked: Set[str]) -> None:
+        """Add the store's times of the traces it was asked for; each is asked for once."""
+        record = {"times": {key: asdict(t) for key, t in times.items()}, "asked": sorted(asked)}
+        self._write({"kind": "server", **record})
 
     def answer(self, pair: PlannedPair, letter: str) -> Answer | None:
         """Return the answer if it is recorded."""
@@ -306,7 +309,9 @@ class RecordedRun:
         elif kind == "sent":
             self.is_sent = True
         elif kind == "server":
-            self.server_times = {k: ServerTimes(**t) for k, t in record["times"].items()}
+            found = {k: ServerTimes(**t) for k, t in record["times"].items()}
+            self.server_times = (self.server_times or {}) | found
+            self.times_asked.update(record.get("asked", found))
 
     def _take_beginning(self, record: Mapping[str, Any]) -> None:
         if record["format"] != FORMAT:

@@ -37,7 +37,7 @@ from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import CostGate, Gate, LatencyGate, PreferenceGate
-from evenkeel_evals.judge.latency_split import split_latency
+from evenkeel_evals.judge.latency_split import split_latency, trace_ids
 from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import GatePlan
@@ -145,10 +145,10 @@ class Comparison:
         at = to_datetime(recorded.beginning.start_ns)
         return Pricing(self.prices, at, recorded.beginning.models, recorded.server_times or {})
 
-    def _lacks_engine_seconds(self, recorded: RecordedRun) -> bool:
-        """Return whether engine seconds are needed and were not read from the store yet."""
+    def _lacks_engine_seconds(self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]) -> bool:
+        """Return whether the store has still to be asked for engine seconds of these pairs."""
         pricing = self._pricing(recorded)
-        if pricing is None or recorded.server_times is not None:
+        if pricing is None or trace_ids(pairs) <= recorded.times_asked:
             return False
         has_store = bool(self.settings.store_address(""))
         models = list(pricing.models.values())
@@ -170,7 +170,7 @@ class Comparison:
         pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
         if len(pairs) < len(planned) or self._unjudged(recorded, planned):
             return None
-        if open_checks(recorded, planned) or self._lacks_engine_seconds(recorded):
+        if open_checks(recorded, planned) or self._lacks_engine_seconds(recorded, pairs):
             return None
         trust = self._judge_quality(recorded, pairs)
         pairs = pairs if trust is None else trust.apply(pairs)
@@ -262,8 +262,9 @@ class Comparison:
                 # After the run, not during it: the judge's load must not affect the measurements.
                 await make_checks(recorded, planned, self._check_tools(tell))
                 await self._ask_judge(recorded, planned, tell)
-                if self._lacks_engine_seconds(recorded):
-                    record_server_times(settings, recorded, recorded.pairs(planned))
+                asked = recorded.pairs(planned)
+                if self._lacks_engine_seconds(recorded, asked):
+                    record_server_times(settings, recorded, asked)
                 judgement = self._judge_look(recorded, look)
                 if judgement is not None and judgement.is_conclusive:
                     break

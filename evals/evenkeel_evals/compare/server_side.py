@@ -16,15 +16,15 @@ from evenkeel_evals.report.server_times import read_server_times
 def record_server_times(
     settings: EvalSettings, recorded: RecordedRun, pairs: Sequence[AnsweredPair]
 ) -> None:
-    """Record the times and engine seconds of the pairs' requests, unless that is done.
+    """Record the times and engine seconds of the pairs' requests that were not asked for yet.
 
     Without a store nothing is recorded. What the store lacks is named on standard error.
     """
     url = settings.store_address("")
-    if not url or recorded.server_times is not None:
+    wanted = trace_ids(pairs) - recorded.times_asked
+    if not url or (not wanted and recorded.server_times is not None):
         return
     assert recorded.beginning is not None
-    wanted = trace_ids(pairs)
     found: dict[str, ServerTimes] = {}
     try:
         beginning = recorded.beginning
@@ -38,4 +38,4 @@ def record_server_times(
             )
     except StoreError as error:
         print(f"evenkeel: latency is not split by cause: {error}", file=sys.stderr)
-    recorded.record_server_times(found)
+    recorded.record_server_times(found, wanted)

@@ -84,11 +84,40 @@ def test_a_gate_on_cost_waits_for_the_seconds_of_the_engine(make_pair) -> None: 
             cost = (1.0 if letter == "A" else 1.3) + pair.index / 1000
             times[answer.trace_id] = ServerTimes(0, 0, 0, 1, engine_s=cost)
     assert comparison.judge_if_complete(recorded) is None
-    recorded.record_server_times(times)
+    recorded.record_server_times(times, set(times))
     judgement = comparison.judge_if_complete(recorded)
     assert judgement is not None
     assert judgement.verdict is Verdict.REGRESSED
     assert judgement.results[0].effect.estimate == pytest.approx(0.29, abs=0.02)
+
+
+def test_each_look_at_costs_waits_for_the_seconds_of_its_own_pairs(make_pair) -> None:  # type: ignore[no-untyped-def]
+    comparison = make_comparison(make_pair, 400, StoppingRule.SEQUENTIAL)
+    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url="http://h:1")
+    comparison = replace(comparison, gates=gates, settings=settings)
+    recorded = RecordedRun(None)
+    recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
+    first, last = comparison.looks()[0], comparison.looks()[-1]
+    assert first.num_pairs < last.num_pairs
+    asked: set[str] = set()
+    for look in (first, last):
+        times = {}
+        for pair in comparison.planned[: look.num_pairs]:
+            for letter in pair.order:
+                trace = f"{pair.index}{letter}"
+                if trace not in asked:
+                    answer = replace(make_pair(0).a, trace_id=trace)
+                    recorded.record_answer(pair, letter, answer)
+                    # Alike on average, so that the first look decides nothing.
+                    cost = 1.0 + ((pair.index * 7 + (letter == "B") * 3) % 11) * 0.3
+                    times[trace] = ServerTimes(0, 0, 0, 1, engine_s=cost)
+        assert comparison.judge_if_complete(recorded) is None
+        asked |= times.keys()
+        recorded.record_server_times(times, times.keys())
+    judgement = comparison.judge_if_complete(recorded)
+    assert judgement is not None
+    assert judgement.results[0].effect.num_pairs == 400
+    assert "no cost" not in str(judgement.results[0].effect.note)
 
 
 def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type: ignore[no-untyped-def]
