@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evenkeel.prices.cost import engine_second, price_at
@@ -63,6 +63,27 @@ def engine_times(
         cost = None if second is None else spent_s * second
         found.append(EngineTime(period, row["kind"], row["model"], spent_s, price, cost))
     return found
+
+
+def in_periods(times: Iterable[EngineTime], per: str) -> list[EngineTime]:
+    """Return times of hours added up by period, kind, model and price.
+
+    Prices may change within a day or a month, so they are applied by the hour.
+
+    Args:
+        times: Times by hour.
+        per: hour, day or month.
+    """
+    found: dict[tuple[object, ...], EngineTime] = {}
+    for each in times:
+        period = each.period
+        if per != "hour":
+            period = period.replace(hour=0, day=1 if per == "month" else period.day)
+        key = period, each.kind, each.model, each.price
+        so_far = found.get(key, replace(each, period=period, spent_s=0.0, cost=None))
+        cost = None if each.cost is None else each.cost + (so_far.cost or 0.0)
+        found[key] = replace(so_far, spent_s=so_far.spent_s + each.spent_s, cost=cost)
+    return list(found.values())
 
 
 def _price_of(prices: PriceFile, model: str, at: dt.datetime) -> EnginePrice | None:

@@ -78,7 +78,7 @@ def _minute_ns(text: str, flag: str) -> int:
 
 
 def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
-    from evenkeel.prices.engine_time import engine_times
+    from evenkeel.prices.engine_time import engine_times, in_periods
     from evenkeel.prices.stored import ENGINE_SECONDS, PRICES_IN_FORCE, prices_of
     from evenkeel.store import Store
 
@@ -87,9 +87,10 @@ def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
     try:
         prices = prices_of(store.rows(PRICES_IN_FORCE))
         rows = store.rows(_HERE / "export_costs.sql", span)
-        times = engine_times(store.rows(ENGINE_SECONDS, {**span, "model": ""}), prices)
+        hours = store.rows(ENGINE_SECONDS, {**span, "per": "hour", "model": ""})
     finally:
         store.close()
+    times = in_periods(engine_times(hours, prices), args.per)
     return charges(rows, times, prices, args.per)
 
 

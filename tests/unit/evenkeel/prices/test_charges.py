@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evenkeel.prices.charges import charges, focus_row, plain_row
-from evenkeel.prices.engine_time import engine_times
+from evenkeel.prices.engine_time import engine_times, in_periods
 from evenkeel.prices.price_file import EnginePrice, IdleShare, PriceFile
 
 DAY = dt.datetime(2026, 12, 31)  # noqa: DTZ001, as the store's client returns it
@@ -51,6 +51,25 @@ def test_idle_time_that_nobody_can_pay_stays_apart() -> None:
     file = prices(IdleShare.SPREAD)
     found = charges([row(9.0, "hosted")], engine_times(TIMES, file), file, "day")
     assert [each.effective for each in found] == [9.0, 6.0]
+
+
+@pytest.mark.parametrize(("per", "num_rows"), [("hour", 4), ("day", 2), ("month", 2)])
+def test_a_price_that_changes_within_a_period_counts_from_its_hour_on(
+    per: str, num_rows: int
+) -> None:
+    noon = dt.datetime(2026, 12, 30, 12, tzinfo=dt.UTC)
+    sourced = {"source": "lease", "read": dt.date(2026, 11, 20)}
+    cheap = EnginePrice(name="own", engine_hour=1.0, until=noon, **sourced)
+    dear = EnginePrice(name="own", engine_hour=3.0, **{"from": noon}, **sourced)
+    file = PriceFile(engine=(cheap, dear))
+    hours = [
+        {"period": dt.datetime(2026, 12, 30, hour), "kind": "idle", "model": "own", "spent_s": 3600}  # noqa: DTZ001
+        for hour in (10, 11, 12, 13)
+    ]
+    found = charges([], in_periods(engine_times(hours, file), per), file, per)
+    assert len(found) == num_rows
+    assert sum(each.billed for each in found) == pytest.approx(2 * 1 + 2 * 3)
+    assert {each.begin.hour for each in found} == ({10, 11, 12, 13} if per == "hour" else {0})
 
 
 @pytest.mark.parametrize(
