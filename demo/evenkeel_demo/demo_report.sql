@@ -1,4 +1,4 @@
--- Figures of the requests stored since {since:DateTime64(9)}, without those of the A/B run.
+-- Figures of the requests stored since {since:DateTime64(9)}, without those of the A/B run and the cache's replays.
 -- ITL: per-token gaps after the first token; an emission of k tokens is one gap and k − 1 zeros.
 SELECT
     count() AS requests,
@@ -36,3 +36,4 @@ SELECT
     (SELECT count() FROM spans WHERE Timestamp >= {since:DateTime64(9)}) AS spans_stored
 FROM requests
 WHERE time >= {since:DateTime64(9)} AND ifNull(route, '') != 'eval'
+    AND ifNull(response_cache, '') != 'replay'

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from evenkeel.durations import measured_duration
 from evenkeel_demo.receiver import ReceivedAlert
 from evenkeel_demo.report import quantile
 from evenkeel_demo.traffic import ClientCounters, DemoPhase
@@ -99,7 +100,7 @@ class Screen:
         for name in _COUNTS:
             table.add_row(name.replace("_", " "), str(figures[name]))
         for name in ("ttft_s", "itl_s"):
-            values = [_milliseconds(value) for value in figures[name].values()]
+            values = [_duration(value) for value in figures[name].values()]
             table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
         table.add_row("tokens/s", _number(figures["tokens_per_s"], ".0f"))
         table.add_row("cached prompt tokens", _number(figures["cached_token_ratio"], ".1%"))
@@ -133,8 +134,8 @@ def _cells(frame: Frame) -> list[tuple[str, str]]:
         ("in flight", str(counters.in_flight)),
         ("errors", str(counters.errors)),
         ("cancelled", str(counters.cancelled)),
-        ("chat TTFT p50", _milliseconds(quantile(recent, 0.50))),
-        ("p95", _milliseconds(quantile(recent, 0.95))),
+        ("chat TTFT p50", _duration(quantile(recent, 0.50))),
+        ("p95", _duration(quantile(recent, 0.95))),
     ]
 
 
@@ -142,7 +143,7 @@ def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line per crowd on how chats fared during it."""
     return [
         f"chats during the crowd, control {mode}: {_number(crowd['in_time_ratio'], '.0%')} of "
-        f"{crowd['chats']} answered in time, TTFT p95 {_milliseconds(crowd['ttft_p95_s'])}"
+        f"{crowd['chats']} answered in time, TTFT p95 {_duration(crowd['ttft_p95_s'])}"
         for mode, crowd in crowds.items()
         if crowd["chats"]
     ]
@@ -158,8 +159,8 @@ def _describe_notification(notification: ReceivedAlert) -> str:
     )
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "no data" if seconds is None else f"{seconds * 1000:.1f} ms"
+def _duration(seconds: float | None) -> str:
+    return "no data" if seconds is None else measured_duration(seconds)
 
 
 _COUNTS = (
