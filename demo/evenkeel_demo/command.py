@@ -47,7 +47,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-files",
         action="store_true",
-        help="only write the parts' configuration files to --data-dir, for parts that you start",
+        help="only write the configuration files to --data-dir, for parts that you start yourself",
     )
     add_flags(parser, DemoSettings)
     parser.set_defaults(run=_run)

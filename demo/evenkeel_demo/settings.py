@@ -19,8 +19,8 @@ class DemoSettings(Settings):
 
     runtime_url: str | None = Field(
         default=None,
-        description="runtime that is already running; the demo then starts no parts and only plays "
-        "its story against these addresses",
+        description="a runtime that is already running: the demo starts nothing and only sends "
+        "its traffic to these addresses",
     )
     collector_url: str = Field(
         default="http://127.0.0.1:4318", description="that runtime's collector (OTLP over HTTP)"
@@ -34,8 +34,8 @@ class DemoSettings(Settings):
     )
     receiver_url: str | None = Field(
         default=None,
-        description="where the collector sends alerts: the demo listens on its port on all "
-        "addresses; unset, it listens on loopback",
+        description="address at which the collector reaches the demo's alert receiver; the demo "
+        "then listens on its port on all interfaces (default: loopback only)",
     )
 
     @field_validator("runtime_url", "collector_url", "dashboard_url", "receiver_url")

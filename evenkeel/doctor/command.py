@@ -28,9 +28,9 @@ EXAMPLE = """\
 examples:
   evenkeel doctor
   evenkeel doctor --port-offset 1000 --json
-  evenkeel doctor --scrape http://127.0.0.1:30000      # which engine this is, and what it fills
+  evenkeel doctor --scrape http://127.0.0.1:30000      # which engine this is, and what it reports
 exit codes: 0 all checks passed, 2 a check failed; the table says how to fix it.
-With --scrape: 0 an engine we know, 2 no http(s) address, 3 no page, or one of no engine we know
+With --scrape: 0 known engine, 2 not an http(s) address, 3 no metrics there, or an unknown engine
 """
 
 _DISTRIBUTION = "evenkeel"
@@ -218,13 +218,16 @@ def _version(name: str) -> str:
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port-offset", type=int, default=0, metavar="N")
+    parser.add_argument("--host", default="127.0.0.1", help="host to check (default 127.0.0.1)")
+    parser.add_argument(
+        "--port-offset", type=int, default=0, metavar="N", help="add N to all ports, as for `demo`"
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument(
         "--scrape",
         metavar="URL",
-        help="instead, read an engine's metrics page and say what of each page it fills",
+        help="read an engine's metrics endpoint instead, and report how much of each dashboard "
+        "page it can fill",
     )
     parser.set_defaults(run=_run)
 

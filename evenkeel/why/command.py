@@ -29,17 +29,21 @@ _STORE_URL = "http://127.0.0.1:8123"
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "id", metavar="ID", help="request id of a response, its trace id, or the end of one"
+        "id", metavar="ID", help="request ID or trace ID, or the last characters of one"
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--url", metavar="URL", help="ask a running runtime, which knows its last 4,096 requests"
+        "--url",
+        metavar="URL",
+        help="ask a running runtime, which remembers its last 4,096 requests",
     )
     source.add_argument(
         "--store-url", default=_STORE_URL, metavar="URL", help=f"the store ({_STORE_URL})"
     )
     parser.add_argument(
-        "--api-key", metavar="KEY", help="with --url: the server's API key; @FILE reads it"
+        "--api-key",
+        metavar="KEY",
+        help="with --url: the server's API key; @FILE reads it from a file",
     )
     parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
     parser.epilog = EXAMPLE

@@ -62,7 +62,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     ack = verbs.add_parser("ack", help="acknowledge an alert and stop its reminders")
     ack.add_argument("slo", metavar="SLO", help="the SLO whose firing alerts to acknowledge")
-    ack.add_argument("--by", default="", help="who is on it (default: your user name)")
+    ack.add_argument("--by", default="", help="who is handling it (default: your user name)")
     ack.add_argument("--comment", default="", help="what you are doing about it")
     _add_data_dir(ack)
     ack.set_defaults(run=_run_ack)
@@ -72,7 +72,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--number", type=int, help="retry only this one, by its number in `alerts list`"
     )
     replay.add_argument(
-        "--by", metavar="NAME", help="name for the audit log (default: your user name)"
+        "--by", metavar="NAME", help="your name in the audit log (default: your user name)"
     )
     _add_data_dir(replay)
     replay.set_defaults(run=_run_replay)

@@ -61,7 +61,7 @@ def _run_grafana(args: argparse.Namespace) -> int:
 
 EXPORT = Command(
     name="export",
-    summary="write Grafana boards, or the costs of a range for chargeback",
+    summary="write Grafana boards, or costs for chargeback",
     configure=_configure,
     extra="grafana",
 )

@@ -28,7 +28,9 @@ _MINUTE_NS = 60 * 10**9
 
 def add_costs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the parser."""
-    costs = verbs.add_parser("costs", help="write what each tenant is charged (docs/guide/cost.md)")
+    costs = verbs.add_parser(
+        "costs", help="write what each tenant costs, for chargeback (docs/guide/cost.md)"
+    )
     costs.add_argument(
         "--from", dest="begin", required=True, metavar="TIME", help="such as 2026-11-01, UTC"
     )

@@ -20,7 +20,7 @@ examples:
   evenkeel prices reprice prices.toml --from 2026-11-01 --to 2026-11-15
   evenkeel prices reprice prices.toml --data-dir /var/lib/evenkeel
 
-Stop the collector before reprice. docs/guide/cost.md describes the file.
+Stop the collector before you reprice. docs/guide/cost.md describes the file.
 """
 _MINUTE_NS = 60 * 10**9
 
@@ -30,7 +30,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     check = verbs.add_parser("check", help="check a price file and list its prices")
     check.set_defaults(run=_run_check)
-    reprice = verbs.add_parser("reprice", help="price stored requests anew, all or of a period")
+    reprice = verbs.add_parser(
+        "reprice", help="reprice stored requests: all of them, or those of a period"
+    )
     reprice.add_argument("--from", dest="begin", metavar="TIME", help="such as 2026-11-01, UTC")
     reprice.add_argument("--to", dest="end", metavar="TIME", help="exclusive")
     reprice.add_argument(
@@ -124,7 +126,7 @@ def _condition(begin: str | None, end: str | None) -> str:
 
 PRICES = Command(
     name="prices",
-    summary="check a price file, and price stored requests anew",
+    summary="check a price file, or reprice stored requests",
     configure=_configure,
     extra="collector",
     keeps_private=True,

@@ -53,7 +53,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_check(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check = verbs.add_parser("check", help="validate an SLO file and show when its alerts fire")
-    check.add_argument("file", type=Path, metavar="FILE")
+    check.add_argument("file", type=Path, metavar="FILE", help="the SLO file")
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument(
         "--strict", action="store_true", help="fail if evenkeel cannot evaluate one of the SLOs"

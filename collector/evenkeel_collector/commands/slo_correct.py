@@ -30,7 +30,10 @@ def add_correct(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     correct.add_argument(
         "--until", metavar="TIME", help="end, exclusive (rounded to whole minutes)"
     )
-    correct.add_argument("--reason", choices=("maintenance", "incident"), default="maintenance")
+    correct.add_argument(
+        "--reason", choices=("maintenance", "incident"), default="maintenance",
+        help="why the range does not count (default maintenance)",
+    )  # fmt: skip
     correct.add_argument("--by", help="who made the correction (default: your user name)")
     correct.add_argument("--comment", default="", help="why, for later readers of the budget")
     correct.add_argument(

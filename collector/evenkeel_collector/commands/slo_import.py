@@ -14,10 +14,10 @@ def add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     verb = verbs.add_parser(
         "import",
         help="convert an OpenSLO, Sloth or Pyrra file to an SLO file",
-        description="Print an SLO file. Anything evenkeel cannot evaluate is kept and listed on "
+        description="Print an SLO file. What evenkeel cannot evaluate is kept, and listed on "
         "standard error.",
     )
-    verb.add_argument("file", type=Path, metavar="FILE")
+    verb.add_argument("file", type=Path, metavar="FILE", help="OpenSLO, Sloth or Pyrra file")
     verb.add_argument(
         "--strict", action="store_true", help="fail if evenkeel cannot evaluate one of the SLOs"
     )

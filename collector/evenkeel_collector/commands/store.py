@@ -29,12 +29,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     backup = commands.add_parser("backup", help="write the data folder to one file with checksums")
-    backup.add_argument("file", type=Path, metavar="FILE")
+    backup.add_argument("file", type=Path, metavar="FILE", help="file to write")
     restore = commands.add_parser("restore", help="verify a backup and restore it to a new folder")
-    restore.add_argument("file", type=Path, metavar="FILE")
+    restore.add_argument("file", type=Path, metavar="FILE", help="backup to read")
     export = commands.add_parser("export", help="export tables as Parquet or other files")
-    export.add_argument("format", choices=["parquet"])
-    export.add_argument("folder", type=Path, metavar="FOLDER")
+    export.add_argument("format", choices=["parquet"], help="file format")
+    export.add_argument("folder", type=Path, metavar="FOLDER", help="folder to write to")
     export.add_argument("--table", action="append", help="export only this table (repeatable)")
     replay = commands.add_parser(
         "replay-quarantine",

@@ -25,7 +25,8 @@ class RedactionSettings(Settings):
     )
     hash_key: SecretStr | None = Field(
         default=None,
-        description="HMAC key for the action `hash`, at least 16 bytes; without it such rules mask",
+        description="HMAC key for the action `hash`, at least 16 bytes; without it, those rules "
+        "mask instead",
     )
     content_tenants: Listed = Field(
         default=(), description="tenants whose prompts and answers are stored; `*` for all"

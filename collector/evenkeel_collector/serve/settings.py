@@ -42,8 +42,8 @@ class CollectorSettings(Settings):
     slos: Path | None = Field(default=None, description="the SLO file to evaluate")
     prices: Path | None = Field(
         default=None,
-        description="what tokens and engines cost, TOML (docs/guide/cost.md); without it only "
-        "costs that senders state are stored",
+        description="price file for tokens and engines, TOML (docs/guide/cost.md); without it, "
+        "only costs that senders report are stored",
     )
     dashboard_url: str | None = Field(
         default=None, description="dashboard URL that alert notifications link to"
@@ -70,20 +70,20 @@ class CollectorSettings(Settings):
     min_free_bytes: int = Field(
         default=256 * MEBIBYTE,
         ge=0,
-        description="with less free disk space, the embedded store is not written and spans "
-        "wait in the log",
+        description="below this much free disk space, nothing is written to the embedded store "
+        "and spans wait in the log",
     )
     replay_quarantine: bool = Field(
         default=False,
-        description="at start, retry what the store refused before and recover what is readable "
-        "in damaged log segments",
+        description="at start, retry rows that the store rejected and recover the readable parts "
+        "of damaged log segments",
     )
     client_hold_s: float = Field(
         default=10.0,
         ge=0,
         le=600,
-        description="seconds that a request traced by its client waits for the server's record of "
-        "the same call before it counts (docs/guide/data-model.md)",
+        description="seconds that a request traced by its client waits for the server's record "
+        "of the same call before it is counted (docs/guide/data-model.md)",
     )
     max_connections: int = Field(
         default=1024,

@@ -25,6 +25,7 @@ class Palette:
         line: Borders and grid lines.
         accent: Links and switches.
         queue: The queue phase; `prefill` and `decode` are the others. The same on every page.
+        recomputed: Prompts processed again after an eviction.
         ok: Successful requests; `error`, `aborted` and `shed` are the other outcomes.
         good: Needs no attention; `warning` may need it soon, `bad` needs it now.
         heat: One hue, from few to many.
@@ -41,6 +42,7 @@ class Palette:
     queue: str
     prefill: str
     decode: str
+    recomputed: str
     ok: str
     error: str
     aborted: str
@@ -63,6 +65,7 @@ LIGHT = Palette(
     queue="#E69F00",
     prefill="#56B4E9",
     decode="#009E73",
+    recomputed="#9C1C1C",
     ok="#9AA7B5",
     error="#D55E00",
     aborted="#CC79A7",
@@ -103,6 +106,7 @@ DARK = Palette(
     queue="#E69F00",
     prefill="#56B4E9",
     decode="#1DB88C",
+    recomputed="#E61740",
     ok="#66758A",
     error="#F0762B",
     aborted="#D98BB6",

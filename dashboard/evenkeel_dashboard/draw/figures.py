@@ -43,7 +43,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class ShadedPeriod:
-    """A period to shade, such as a firing alert; its label is in the legend."""
+    """A period to mark, such as a firing alert; its label is in the legend."""
 
     start: datetime
     end: datetime
@@ -147,17 +147,21 @@ def add_objective(
 
 
 def add_periods(chart: Chart, periods: Sequence[ShadedPeriod], colours: Palette) -> None:
-    """Shade periods of the chart, such as those in which an alert fired, and name them."""
+    """Mark periods of the chart, such as those in which an alert fired, and name them.
+
+    Urgent ones are shaded, others have a strip along the top: told apart without their colours.
+    """
     named = set()
     for period in periods:
         start, end = (
             (time_ms(time) - chart.begin_ms) / chart.step_ms for time in (period.start, period.end)
         )
         colour = colours.bad if period.is_urgent else colours.warning
-        chart.periods.append((start, end, colour))
+        (chart.periods if period.is_urgent else chart.strips).append((start, end, colour))
         if period.label not in named:
             named.add(period.label)
-            chart.series.append(svg_chart.Series(period.label, colour, "", "shade", opacity=0.3))
+            kind = "shade" if period.is_urgent else "strip"
+            chart.series.append(svg_chart.Series(period.label, colour, "", kind, opacity=0.3))
 
 
 def time_ms(time: datetime) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from urllib.parse import urlencode
 
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.figures import sparkline
 from evenkeel_dashboard.draw.tiles import Interval, SloTile, StateSummary, Tile
 
 _MAX_NARROW = 24
+# A cell does not wrap unless it says so: more than this is on its hover text.
+_MAX_CELL = 120
+SHORT_ROWS = 8
 _MAX_WIDE = 140
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
 _SIGNS = {"good": "✓", "warning": "!", "bad": "▲", "unknown": "?"}
@@ -201,10 +204,21 @@ def key(items: Iterable[tuple[str, str]]) -> str:
     return f'<div class="ek-key">{parts}</div>'
 
 
-def table(headers: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], caption: str) -> str:
+def table(
+    headers: Sequence[str | Cell],
+    rows: Iterable[Sequence[Cell]],
+    caption: str,
+    is_short: bool = False,
+) -> str:
     """Return a table that scrolls sideways on narrow screens, and sorts by a click on a header.
 
     A header that is a cell with a link is followed instead: its page sorts in the store.
+
+    Args:
+        headers: Headers of the columns.
+        rows: Cells of each row.
+        caption: What the table holds, for screen readers.
+        is_short: Whether rows after the first `SHORT_ROWS` are shown only on demand.
     """
     body = [list(row) for row in rows]
     numeric = [bool(body) and body[0][i].is_number for i in range(len(headers))]
@@ -213,10 +227,18 @@ def table(headers: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], caption
         for h, n in zip(headers, numeric, strict=True)
     )
     lines = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in body)
+    is_cut = is_short and len(body) > SHORT_ROWS
+    more = (
+        '<button type="button" class="ek-more" '
+        f'data-less="show the first {SHORT_ROWS}">show all {len(body):,}</button>'
+        if is_cut
+        else ""
+    )
     return (
-        f'<div class="ek-table" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f'<div class="ek-table{" ek-short" if is_cut else ""}" tabindex="0" role="region" '
+        f'aria-label="{escape(caption)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{lines}</tbody></table></div>"
+        f"<tbody>{lines}</tbody></table>{more}</div>"
     )
 
 
@@ -243,18 +265,21 @@ def _header(header: str | Cell) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    inner = cell.html or escape(cell.text)
+    text, title = cell.text, cell.title
+    if len(text) > _MAX_CELL and not cell.wraps:
+        text, title = f"{text[:_MAX_CELL]}…", title or text
+    inner = cell.html or escape(text)
     if cell.href:
         inner = _anchor(inner, cell.href)
     if cell.copies:
         inner += (
-            f'<button type="button" class="ek-copy" data-copy="{escape(cell.copies)}" '
+            f'<button type="button" class="ek-copy" data-copy="{exactly(cell.copies)}" '
             'title="copy" aria-label="copy"></button>'
         )
     level = (f" ek-{cell.level}" if cell.level else "") + (" ek-wrap" if cell.wraps else "")
-    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    hover = f' title="{escape(title)}"' if title else ""
     key = "" if cell.sorts_as is None else f' data-v="{escape(str(cell.sorts_as))}"'
-    return f"<td{_number_class(cell.is_number, level)}{title}{key}>{inner}</td>"
+    return f"<td{_number_class(cell.is_number, level)}{hover}{key}>{inner}</td>"
 
 
 def link(text: str, href: str) -> str:
@@ -263,7 +288,7 @@ def link(text: str, href: str) -> str:
 
 
 def _anchor(inner: str, href: str) -> str:
-    return f'<a href="{escape(href)}" target="_self">{inner}</a>'
+    return f'<a href="{exactly(href)}" target="_self">{inner}</a>'
 
 
 def _number_class(is_number: bool, more: str = "") -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.zones import in_zone, zone_key, zone_name
 
 HEIGHT = 176
@@ -23,6 +23,8 @@ _TIME_STEPS_S = (
     43_200, 86_400, 172_800, 432_000, 604_800,
 )  # fmt: skip
 _BAR = 0.92
+# Height of a strip, as a part of the plot's.
+_STRIP = 0.03
 
 Point = tuple[float, float]
 Tick = tuple[float, str]
@@ -37,7 +39,8 @@ class Series:
         colour: CSS colour.
         path: SVG path data in the chart's units.
         kind: "line", "bar" (upright, from base to top), "stem" (a thin bar), "cell" (as bars, with
-            counts), "lane" (horizontal; its tooltip is `title`) or "mark" (no tooltip).
+            counts), "lane" (horizontal; its tooltip is `title`), "mark" (no tooltip), or "shade"
+            and "strip", of which only the legend is drawn.
         width: Stroke width: pixels for lines, stems and marks, axis units for the others.
         dash: SVG dash array; "" is a solid line.
         counts: Count of each cell, in the order of the path.
@@ -70,6 +73,7 @@ class Chart:
             or the decimal logarithm of a "duration" in seconds.
         series: Marks to draw, the first at the bottom.
         periods: Parts of the x axis to shade, and their colour.
+        strips: Parts of the x axis to mark by a strip along the top, and their colour.
         height: Height of the plot, pixels.
         has_key: Whether to draw a legend above the plot; None draws it for several series.
         has_lines: Whether each label of the y axis has a grid line.
@@ -88,6 +92,7 @@ class Chart:
     y_ticks: Sequence[Tick] | None = None
     series: list[Series] = field(default_factory=list)
     periods: list[tuple[float, float, str]] = field(default_factory=list)
+    strips: list[tuple[float, float, str]] = field(default_factory=list)
     height: int = HEIGHT
     has_key: bool | None = None
     has_lines: bool = True
@@ -106,6 +111,10 @@ class Chart:
             f'<rect x="{_n(start)}" y="{_n(self.bottom)}" width="{_n(end - start)}" '
             f'height="{_n(height)}" fill="{colour}" opacity=".1"/>'
             for start, end, colour in self.periods
+        ) + "".join(
+            f'<rect x="{_n(start)}" y="{_n(top - _STRIP * height)}" width="{_n(end - start)}" '
+            f'height="{_n(_STRIP * height)}" fill="{colour}" opacity=".8"/>'
+            for start, end, colour in self.strips
         )
         drawn = "".join(_path(series) for series in self.series)
         y_words = _words("y", [((y - self.bottom) / height, words) for y, words in ticks])
@@ -261,6 +270,8 @@ def _swatch(series: Series) -> str:
         return f"border-top:2px dashed {series.colour};height:0;border-radius:0"
     if series.kind == "line":
         return f"background:{series.colour};height:3px"
+    if series.kind == "strip":
+        return f"border:1px solid {series.colour};border-top-width:4px;box-sizing:border-box"
     return f"background:{series.colour};opacity:{series.opacity:g}"
 
 

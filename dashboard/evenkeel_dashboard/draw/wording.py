@@ -14,6 +14,7 @@ from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
 
 NO_DATA = "no data"
 NOT_REPORTED = reported.NOT_REPORTED
+NO_PRICE = "no price"
 _INFINITY = "∞"
 
 

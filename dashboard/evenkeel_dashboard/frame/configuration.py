@@ -38,8 +38,8 @@ class DashboardSettings(Settings):
     port: int = Field(default=8501, ge=1, le=65_535, description="the pages")
     query_url: SecretAddress = Field(
         default=SecretAddress(DEFAULT_URL),
-        description="the store to read over ClickHouse HTTP, http://user:password@host:port where "
-        "it asks who reads",
+        description="the store to read over ClickHouse HTTP, http://user:password@host:port if "
+        "it requires a login",
         json_schema_extra=with_flag("--store-url"),
     )
     collector_url: str = Field(
@@ -56,7 +56,7 @@ class DashboardSettings(Settings):
         default=SignIn.NONE, description="how people sign in (docs/guide/dashboard.md)"
     )
     token: SecretStr | None = Field(
-        default=None, description="token that the dashboard reads with if sign-in is off"
+        default=None, description="token for reading the store when sign-in is off"
     )
     users: Path | None = Field(
         default=None, description="with oidc: TOML file that maps each e-mail to a token"

@@ -33,8 +33,8 @@ _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
 _SHORTEST_MS = 60_000
 _LONGEST_MS = 366 * 86_400_000
-# The year 9999, less a margin: later times do not exist in every zone.
-_END_MS = 253_370_764_800_000
+# February 2106, less a margin: the store's minutes end there, and later ones would read as of 1970.
+END_MS = 4_294_900_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def parse_time_ms(text: str, zone: tzinfo = UTC) -> int | None:
             at_ms = unix_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone)) // 10**6
     except (ConfigurationError, ValueError, OverflowError):
         return None
-    return at_ms if 0 <= at_ms < _END_MS else None
+    return at_ms if 0 <= at_ms < END_MS else None
 
 
 def format_time_ms(unix_ms: int) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.svg_chart import Chart
 from evenkeel_dashboard.frame.fields import set_param
 from evenkeel_dashboard.frame.page import move_range
 
 _ASSETS = Path(__file__).parents[1] / "draw" / "assets"
 _SHORTEST_MS = 5_000
+# Milliseconds, up to 30 years: what a session or request can last.
+_PART = re.compile(r"(-?[0-9]{1,12})~(-?[0-9]{1,12})")
 # The charts' script is sent once per page, not with each refresh; a chart only queues itself.
 _asks = st.components.v2.component(
     "evenkeel_chart",
@@ -89,12 +92,15 @@ def show_part(from_ms: int, to_ms: int) -> None:
 
 def part_shown() -> tuple[float, float] | None:
     """Return the part of the timeline in the URL, in seconds since its start; None for all."""
-    ends = st.query_params.get("part", "").split("~")
-    try:
-        begin_ms, end_ms = (int(end) for end in ends)
-    except ValueError:
+    return read_part(st.query_params.get("part", ""))
+
+
+def read_part(text: str) -> tuple[float, float] | None:
+    """Return start and end of a part such as 1200~3400, in seconds; None if it is not one."""
+    found = _PART.fullmatch(text)
+    if found is None or int(found[1]) >= int(found[2]):
         return None
-    return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
+    return int(found[1]) / 1000, int(found[2]) / 1000
 
 
 def selected_ms(ends: object, shortest_ms: int = _SHORTEST_MS) -> tuple[int, int] | None:

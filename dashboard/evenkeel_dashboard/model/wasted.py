@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import key, phase_bar
 
 Row = Mapping[str, Any]

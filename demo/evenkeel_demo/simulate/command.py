@@ -39,28 +39,32 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         help="OTLP/HTTP address (%(default)s)",
     )
     amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--requests", type=int, metavar="N", help="number of requests (5000)")
+    amount.add_argument(
+        "--requests", type=int, metavar="N", help="number of requests (default 5000)"
+    )
     amount.add_argument("--rate", type=float, metavar="R", help="requests per second on average")
     parser.add_argument(
         "--duration",
         type=duration_argument,
         default="1h",
-        help="spread over this long (%(default)s)",
+        help="spread over this long (default %(default)s)",
     )
     parser.add_argument(
-        "--until", default="now", help="end of that time span: now, or ISO 8601 UTC"
+        "--until", default="now", help="end of the time span: now (default), or ISO 8601 UTC"
     )
     parser.add_argument(
-        "--seed", type=int, default=1, help="the same seed gives the same requests (1)"
+        "--seed", type=int, default=1, help="the same seed gives the same requests (default 1)"
     )
     parser.add_argument(
         "--incident",
         choices=("none", "long-prompts"),
         default="none",
-        help="what goes wrong between 60 %% and 75 %% of the time (%(default)s)",
+        help="what goes wrong between 60%% and 75%% of the time span (default %(default)s)",
     )
     parser.add_argument(
-        "--live", action="store_true", help="arrive from now on, in real time, not in the past"
+        "--live",
+        action="store_true",
+        help="send requests in real time from now on, instead of in the past",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=_run)

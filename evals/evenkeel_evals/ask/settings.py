@@ -70,7 +70,8 @@ class EvalSettings(Settings):
         default=0.05,
         ge=0,
         le=1,
-        description="largest share of pairs without a score; above it, the run could not measure",
+        description='largest share of pairs without a score; above it, the run ends as "could '
+        'not measure"',
     )
     api_key: SecretStr | None = Field(
         default=None,

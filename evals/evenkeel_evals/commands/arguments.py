@@ -113,7 +113,7 @@ def add_report(parser: argparse.ArgumentParser, text: str) -> None:
     """Add `--report` and `--fresh`."""
     parser.add_argument("--report", type=Path, metavar="DIR", help=text)
     parser.add_argument(
-        "--fresh", action="store_true", help="move what --report holds aside and start over"
+        "--fresh", action="store_true", help="move the contents of --report aside and start over"
     )
 
 

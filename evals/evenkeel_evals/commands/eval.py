@@ -131,7 +131,7 @@ def _add_run(verbs: Any) -> None:
     add("--baseline", type=Path, required=True, metavar="FILE", help="TOML file of side A")
     add("--candidate", type=Path, required=True, metavar="FILE", help="TOML file of side B")
     add_gate(run)
-    add_prices(run, "without one, cost is seconds of your own engine, from the store")
+    add_prices(run, "without one, cost is your own engine's seconds, from the store")
     add_damaged(run)
     add_limit(run)
     add_asking(run)
@@ -226,7 +226,7 @@ def _add_judge(verbs: Any) -> None:
         help="answers of side B, JSON Lines",
     )
     add("--gate", default="accuracy>=-1%", help="as in `eval run` (default: %(default)s)")
-    add_prices(judge, "without one, cost is what the lines say")
+    add_prices(judge, "without one, cost is taken from the answer lines")
     for role in ("baseline", "candidate"):
         add(f"--{role}-model", metavar="MODEL", help=f"model of {role} lines that name none")
     add_damaged(judge)

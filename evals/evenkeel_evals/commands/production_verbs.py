@@ -124,7 +124,7 @@ def _add_grow(verbs: Any) -> None:
 
 
 def _add_bisect(verbs: Any) -> None:
-    bisect = add_verb(verbs, "bisect", "find the change that moved a metric", BISECT_EPILOG)
+    bisect = add_verb(verbs, "bisect", "find the change that made a metric worse", BISECT_EPILOG)
     add = bisect.add_argument
     add("changes", type=Path, help="TOML file: a good side and the changes since then")
     add("--gate", required=True, help="the metric and the largest loss allowed")

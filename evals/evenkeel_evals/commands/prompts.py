@@ -41,7 +41,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     def verb(name: str, summary: str, run: Any) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=summary, description=summary)
-        made.add_argument("--prompts-dir", type=Path, default=Path("prompts"), metavar="DIR")
+        made.add_argument(
+            "--prompts-dir", type=Path, default=Path("prompts"), metavar="DIR",
+            help="prompt registry (default: prompts)",
+        )  # fmt: skip
         made.set_defaults(run=run)
         return made
 
@@ -69,19 +72,23 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     suggest.add_argument(
         "--dataset", type=Path, required=True, metavar="DIR", help="dataset of the run"
     )
-    suggest.add_argument("--limit", type=int, default=3, metavar="N", help="slices (default: 3)")
+    suggest.add_argument(
+        "--limit", type=int, default=3, metavar="N", help="number of slices to look at (default: 3)"
+    )
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
     back = verb("rollback", "point a label back at its previous version", _rollback)
-    back.add_argument("prompt", metavar="NAME")
-    back.add_argument("--label", choices=LABELS, default=LABELS[0])
+    back.add_argument("prompt", metavar="NAME", help="name of the prompt")
+    back.add_argument(
+        "--label", choices=LABELS, default=LABELS[0], help="label to move (default: production)"
+    )
     back.add_argument("--reason", default="", help="why; recorded in the history")
     for moving in (forward, back):
-        moving.add_argument("--by", default="", help="who does it (default: your user name)")
+        moving.add_argument("--by", default="", help="who is doing it (default: your user name)")
         moving.add_argument(
             "--data-dir",
             type=Path,
             metavar="DIR",
-            help="the collector's folder, for its audit (also EVENKEEL_DATA_DIR)",
+            help="the collector's data folder, for its audit log (also EVENKEEL_DATA_DIR)",
         )
 
 
@@ -271,4 +278,6 @@ def _rollback(args: argparse.Namespace) -> int:
     return 0
 
 
-PROMPTS = Command("prompts", "versions of prompts, and which is in production", _configure, "evals")
+PROMPTS = Command(
+    "prompts", "list, compare, promote and roll back versions of prompts", _configure, "evals"
+)

@@ -18,7 +18,7 @@ examples:
   evenkeel cache flush --knowledge docs@2026-11-24
   evenkeel cache flush --tenant acme --subject ann
   evenkeel cache flush --url http://10.0.0.7:8000 --api-key @key --all
-  evenkeel cache calibrate golden_datasets/support              labels of the dataset
+  evenkeel cache calibrate golden_datasets/support              from the dataset's labels
   evenkeel cache calibrate golden_datasets/support --ask support --url http://127.0.0.1:8000
 
 Exit codes: 0 done, 2 wrong flag, address, key or dataset, 3 the server did not answer.
@@ -36,26 +36,30 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "flush", help="delete the answers of a route, prompt or source, or all"
     )
     which = flush.add_mutually_exclusive_group(required=True)
-    which.add_argument("--route", help="a route, or `*` for those under `*` in the cache's file")
+    which.add_argument(
+        "--route", help="a route, or `*` for the routes that `*` covers in the cache file"
+    )
     which.add_argument("--prompt", metavar="NAME[@VERSION]", help="a prompt, or one version")
     which.add_argument("--knowledge", metavar="NAME[@VERSION]", help="a source, or one version")
     which.add_argument("--tenant", help="a tenant; '' for requests without one")
     which.add_argument("--all", action="store_true", help="every answer")
-    flush.add_argument("--subject", help="of the tenant's answers, those of one end user")
+    flush.add_argument("--subject", help="with --tenant: only the answers of this end user")
     flush.add_argument(
         "--url",
         default=_URL,
-        help="the server (default %(default)s); runtimes with their own memory need one call each",
+        help="the server (default %(default)s); call it once for each runtime that caches in its "
+        "own memory",
     )
     flush.add_argument(
-        "--api-key", metavar="KEY", help=f"one of its keys, or @FILE (also {_KEY_VARIABLE})"
+        "--api-key", metavar="KEY", help=f"the server's API key, or @FILE (also {_KEY_VARIABLE})"
     )
     flush.add_argument("--json", action="store_true", help="print JSON")
     flush.set_defaults(run=_run_flush)
     _configure_calibrate(
         verbs.add_parser(
             "calibrate",
-            help="collect evidence on near hits from a dataset, for the next start of a server",
+            help="collect evidence on near hits from a dataset; the server reads it at its next "
+            "start",
         )
     )
 
@@ -70,11 +74,11 @@ def _configure_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         metavar="MODEL",
-        help="compare the answers of this model of a running server, instead of the references",
+        help="compare this model's answers on a running server instead of the dataset's references",
     )
     parser.add_argument("--url", default=_URL, help="the server (default %(default)s)")
     parser.add_argument(
-        "--api-key", metavar="KEY", help=f"one of its keys, or @FILE (also {_KEY_VARIABLE})"
+        "--api-key", metavar="KEY", help=f"the server's API key, or @FILE (also {_KEY_VARIABLE})"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_run_calibrate)

@@ -1,6 +1,6 @@
 // Follows links between pages without reloading the dashboard: faster, and users stay signed in.
 // Streamlit handles the new address like the browser's Back. Also: the scroll position on Back,
-// tables that sort, copied ids, keyboard shortcuts, and a menu that closes on a phone.
+// tables that sort and open, copied ids, keyboard shortcuts, and a menu that closes on a phone.
 const RANGE = "1h";
 const PHONE = 768;
 const HELP = [["/", "search"], ["?", "this help"], ["j, k", "next, previous row of a table"],
@@ -82,7 +82,7 @@ function restore({ state }) {
 
 // Tables: a click on a header sorts; what was sorted stays so when the page refreshes.
 let changed = 0;
-const sorted = new Map();
+const sorted = new Map(), opened = new Set();
 const SIZES = { "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400, k: 1e3, M: 1e6, G: 1e9 };
 
 function refresh() {
@@ -97,6 +97,7 @@ function refresh() {
     }
     const how = sorted.get(nameOf(table));
     if (how) sort(table, ...how);
+    if (opened.has(nameOf(table))) showAll(table.parentElement, true);
   }
 }
 
@@ -104,7 +105,7 @@ const nameOf = (table) => `${location.pathname} ${table.caption?.textContent}`;
 
 function value(row, column) {
   const cell = row.cells[column], text = (cell?.dataset.v ?? cell?.textContent ?? "").trim();
-  if (["", "–", "no data"].includes(text)) return null;
+  if (["", "–", "no data", "no price", "not reported", "unknown"].includes(text)) return null;
   if (cell.dataset.v !== undefined) return isNaN(text) ? text : +text;
   const found = text.match(/^([+−±▲▼-]?)\s*([\d,]*\.?\d+)\s*(µs|ms|s|min|h|d|k|M|G)?(?:\b|[%×]|$)/);
   if (!found || !cell.classList.contains("ek-n")) return text;
@@ -133,8 +134,20 @@ function sortBy(head) {
   sort(table, i, falling);
 }
 
+// A table of which only the first rows are shown.
+function showAll(box, wanted) {
+  const button = box.querySelector(".ek-more");
+  if (!button || box.classList.contains("ek-all") === wanted) return;
+  box.classList.toggle("ek-all", wanted);
+  [button.textContent, button.dataset.less] = [button.dataset.less, button.textContent];
+  const name = nameOf(box.querySelector("table"));
+  if (wanted) opened.add(name);
+  else opened.delete(name);
+}
+
 async function act({ target }) {
-  const head = target.closest?.(".ek-th"), copy = target.closest?.(".ek-copy");
+  const head = target.closest?.(".ek-th"), copy = target.closest?.(".ek-copy"), box = target.closest?.(".ek-short");
+  if (target.closest?.(".ek-more")) return showAll(box, !box.classList.contains("ek-all"));
   if (head) return sortBy(head);
   if (copy) {
     await navigator.clipboard?.writeText(copy.dataset.copy);

@@ -1,7 +1,7 @@
 // Draws the waterfall of a trace: opens and closes rows, searches them, and renders only the rows in
 // view, so that thousands cost no more than a screenful. All words come from the server.
-const [DEPTH, SIZE, KIND, TITLE, SERVICE, LEFT, WIDTH, LASTED, TOKENS, COST, ERROR, COLOUR, ID, FLAGS] =
-  Array(14).keys();
+const [DEPTH, SIZE, KIND, TITLE, SERVICE, LEFT, WIDTH, LASTED, TOKENS, COST, ERROR, COLOUR, ID, FLAGS, BEYOND] =
+  Array(15).keys();
 const VIEW = 1, REQUEST = 2, MOVED = 4, ORPHAN = 8, TWIN = 16;
 const MARGIN = 8;
 
@@ -130,6 +130,10 @@ class Waterfall {
     bar.style.width = `${Math.max(0, Math.min(100, row[WIDTH] * 100))}%`;
     bar.style.background = this.word(row, COLOUR);
     lane.append(bar);
+    if (row[BEYOND]) {
+      lane.classList.add(row[BEYOND] === "▸" ? "ek-trace-cut" : "ek-trace-later");
+      lane.append(make("span", "ek-trace-beyond", row[BEYOND]));
+    }
     const error = this.word(row, ERROR);
     line.classList.toggle("ek-trace-failed", !!error);
     const lasted = make("span", "ek-trace-lasted", row[LASTED]);
@@ -138,7 +142,7 @@ class Waterfall {
     line.append(name, lane, lasted, tokens, cost);
     if (error) { const said = make("b", "ek-trace-error", "▲ failed"); said.title = error; name.append(said); }
     line.title = [this.word(row, TITLE), `${this.word(row, KIND)} · ${this.word(row, SERVICE)}`, row[LASTED],
-      row[TOKENS] && `${row[TOKENS]} tokens`, row[COST], error, flags & MOVED && "moved: its clock differs",
+      row[TOKENS] && `${row[TOKENS]} tokens`, row[COST], error, row[BEYOND].length > 1 && `began ${row[BEYOND].slice(1, -2)} after the call had ended`, flags & MOVED && "moved: its clock differs",
       flags & ORPHAN && "its parent was not received", flags & TWIN && "another span has its id"]
       .filter(Boolean).join("\n");
     return line;

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 
 from evenkeel_dashboard.draw import markup
+from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.request_rows import example_ids, short_id
 from evenkeel_dashboard.pages.alerts.model import advice_on, burn_window, evidence, links
 
@@ -65,7 +65,7 @@ def _steps(
         markup.link("See what limited the engine then", markup.page_link("engine", engine))
     )
     steps += [
-        f'<a href="{escape(url)}" rel="noopener" target="_blank">{escape(name)}</a>'
+        f'<a href="{exactly(url)}" rel="noopener" target="_blank">{escape(name)}</a>'
         for name, url in links(annotations)
     ]
     return f"<ul>{''.join(f'<li>{step}</li>' for step in steps)}</ul>"

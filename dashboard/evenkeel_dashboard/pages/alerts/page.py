@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from typing import Any
 
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary

@@ -99,7 +99,7 @@ def show_near_misses(rows: list[Row]) -> None:
             "tenant",
             "",
         )
-        st.html(markup.table(headers, cells, "Near misses"))
+        st.html(markup.table(headers, cells, "Near misses", is_short=True))
 
 
 def _similarity(value: float | None) -> str:

@@ -51,7 +51,7 @@ def show_classes(rows: list[dict[str, Any]]) -> None:
             "bound",
             "limit",
         )
-        st.html(markup.table(headers, cells, "Near hits by class"))
+        st.html(markup.table(headers, cells, "Near hits by class", is_short=True))
         st.caption(evidence_words(rows))
 
 

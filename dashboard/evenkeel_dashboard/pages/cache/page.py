@@ -37,8 +37,12 @@ _MAX_REASONS = 40
 _PERCENT = Scale("%", 100.0)
 _RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio", "verified_ratio")
 _LOOK_FOR = (
-    "Start with the share of prompt tokens found in the prefix cache and why the rest had to be "
-    "computed. Below: the answers that were reused, and how many of those can be wrong."
+    "Start with what was answered from a cache and how much of that can be wrong, then see why "
+    "the other prompts had to be computed."
+)
+_RESPONSES = (
+    '<div class="ek-title">Response cache<small>whole answers reused, for the same or a similar '
+    "question</small></div>"
 )
 _BY = {"prompt": "prompt version", "tenant": "tenant", "model": "model"}
 
@@ -106,15 +110,21 @@ def _body(selection: Selection, by: str) -> None:
     figure = lines(series, shown, _PERCENT, window)
     figure.top = 100
     zoomable(figure, "cache-hits", "Cache hit ratio", "share of input tokens, or of requests")
+    # What was answered, and how much of it can be wrong, before the long tables.
+    if outcomes:
+        _show_responses(outcomes, details)
+        show_classes(reading.rows(_HERE / "response_cache_classes.sql", range_of(window)))
+        _show_bound(window)
     _show_cohorts(cohorts, by)
     show_prefixes(misses())
-    _show_compression(compressed())
-    _show_responses(outcomes, details, window)
     if outcomes:
-        show_classes(reading.rows(_HERE / "response_cache_classes.sql", range_of(window)))
+        _show_reasons(details)
         show_near_misses(
             reading.rows(_HERE / "cache_near_misses.sql", {**sliced, "limit": MAX_NEAR_MISSES})
         )
+    _show_compression(compressed())
+    if not outcomes:
+        _say_no_responses()
 
 
 def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
@@ -141,7 +151,7 @@ def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
             for row in cohorts
         ]
         headers = (_BY[by], "requests", "input tokens", "found", "cold", "prefill saved", "")
-        st.html(markup.table(headers, rows, "Prefix cache by cohort"))
+        st.html(markup.table(headers, rows, "Prefix cache by cohort", is_short=True))
 
 
 def _show_compression(rows: list[dict[str, Any]]) -> None:
@@ -165,20 +175,18 @@ def _show_compression(rows: list[dict[str, Any]]) -> None:
         st.html(markup.table(("result", "requests", "tokens saved"), cells, "Compression"))
 
 
-def _show_responses(
-    outcomes: list[dict[str, Any]], details: list[dict[str, Any]], window: Window
-) -> None:
+def _say_no_responses() -> None:
     with st.container(border=True, key="card-response-cache"):
-        st.html(
-            '<div class="ek-title">Response cache<small>whole answers reused, for the '
-            "same or a similar question</small></div>"
+        st.html(_RESPONSES)
+        st.caption(
+            "No cached answers in this range, or it is off. docs/guide/cache.md "
+            "shows how to switch it on, in shadow mode first."
         )
-        if not outcomes:
-            st.caption(
-                "No cached answers in this range, or it is off. docs/guide/cache.md "
-                "shows how to switch it on, in shadow mode first."
-            )
-            return
+
+
+def _show_responses(outcomes: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
+    with st.container(border=True, key="card-response-cache"):
+        st.html(_RESPONSES)
         total = sum(row["num_requests"] for row in outcomes)
         rows = [
             [
@@ -190,33 +198,48 @@ def _show_responses(
         ]
         st.html(markup.table(("outcome", "requests", "share"), rows, "Outcomes"))
         st.caption(bound_words(details))
-        reasons = [row for row in details if row["reason"]]
-        if reasons:
-            rows = [
-                [
-                    Cell(reason_words(row["reason"]), title=row["reason"]),
-                    Cell(mode_words(row["mode"])),
-                    Cell(verdict_words(row["verdict"])),
-                    Cell(wording.count(row["num_requests"]), is_number=True),
-                    Cell(wording.seconds(row["lookup_s"]), is_number=True),
-                ]
-                for row in reasons[:_MAX_REASONS]
+
+
+def _show_reasons(details: list[dict[str, Any]]) -> None:
+    """Draw why the response cache did not answer; nothing if no reason is recorded."""
+    reasons = [row for row in details if row["reason"]]
+    if not reasons:
+        return
+    with st.container(border=True, key="card-cache-reasons"):
+        st.html(
+            '<div class="ek-title">Why it did not answer<small>requests that the response cache '
+            "left to the model, most frequent reason first</small></div>"
+        )
+        rows = [
+            [
+                Cell(reason_words(row["reason"]), title=row["reason"]),
+                Cell(mode_words(row["mode"])),
+                Cell(verdict_words(row["verdict"])),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(wording.seconds(row["lookup_s"]), is_number=True),
             ]
-            headers = ("why it did not answer", "mode", "compared", "requests", "lookup")
-            st.html(markup.table(headers, rows, "Why it did not answer"))
+            for row in reasons[:_MAX_REASONS]
+        ]
+        headers = ("why it did not answer", "mode", "compared", "requests", "lookup")
+        st.html(markup.table(headers, rows, "Why it did not answer", is_short=True))
+
+
+def _show_bound(window: Window) -> None:
+    """Draw the bound on wrong answers over time; nothing if there is none."""
     bound = reading.frame(
         _HERE / "response_cache_bound.sql", {**range_of(window), "step_s": window.step_s}
     )
-    if not bound.empty and bound["wrong_bound"].notna().any():
-        frame = fill_gaps(bound, ("wrong_bound", "wrong_limit"), window)
-        palette = colours()
-        series = [
-            Line("wrong_bound", "upper bound", palette.categories[0], 2.4),
-            Line("wrong_limit", "limit", palette.bad, 1.2),
-        ]
-        zoomable(
-            lines(frame, series, _PERCENT, window),
-            "wrong-hits",
-            "Wrong answers (upper bound)",
-            "upper bound on the share of cached answers that are wrong",
-        )
+    if bound.empty or not bound["wrong_bound"].notna().any():
+        return
+    frame = fill_gaps(bound, ("wrong_bound", "wrong_limit"), window)
+    palette = colours()
+    series = [
+        Line("wrong_bound", "upper bound", palette.categories[0], 2.4),
+        Line("wrong_limit", "limit", palette.bad, 1.2),
+    ]
+    zoomable(
+        lines(frame, series, _PERCENT, window),
+        "wrong-hits",
+        "Wrong answers (upper bound)",
+        "upper bound on the share of cached answers that are wrong",
+    )

@@ -44,6 +44,10 @@ _COLUMNS = {
     "slo_class": "slo_classes",
     "service": "services",
 }
+_LOOK_FOR = (
+    "Read the banner first: it says which side is faster, and whether the two can be compared at "
+    "all. Below: where the difference comes from, and what else differs between the two."
+)
 # Dimensions whose values have queries of their own.
 _LISTED = {"setup": _HERE / "compare_setups.sql", "engine": _HERE / "compare_engines.sql"}
 
@@ -51,6 +55,7 @@ _LISTED = {"setup": _HERE / "compare_setups.sql", "engine": _HERE / "compare_eng
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
     fields = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
     with fields:
         measure = pick("measure", "measure", MEASURES, 110)

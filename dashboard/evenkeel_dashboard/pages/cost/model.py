@@ -6,6 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from evenkeel.prices.cost import MILLION, price_at
@@ -36,7 +37,7 @@ class CohortCost:
     Attributes:
         name: The cohort; `NONE` if its requests have no such value.
         cost: Of its requests with a price.
-        before: Cost in the range before.
+        before: Cost in the range before; None if no request of it had a price.
         num_requests: Requests, rejected ones included.
         num_priced: Those with a cost.
         tokens: Input and output tokens.
@@ -46,7 +47,7 @@ class CohortCost:
 
     name: str
     cost: float = 0.0
-    before: float = 0.0
+    before: float | None = 0.0
     num_requests: float = 0.0
     num_priced: float = 0.0
     tokens: float = 0.0
@@ -54,30 +55,54 @@ class CohortCost:
     num_shed: float = 0.0
 
     @property
+    def known_cost(self) -> float | None:
+        """The cost; None if requests were served and none of them has a price."""
+        return _known(self.cost, self.num_priced, self.num_requests - self.num_shed)
+
+    @property
+    def known_waste(self) -> float | None:
+        """The wasted part of the cost; None if the cost is not known."""
+        return None if self.known_cost is None else self.wasted
+
+    @property
     def per_request(self) -> float | None:
         """The cost of a request with a price."""
         return self.cost / self.num_priced if self.num_priced else None
 
     @property
-    def per_1k_tokens(self) -> float | None:
-        """The cost of a thousand tokens; None unless nearly every request has a price."""
-        return _per_1k(self.cost, self.tokens, self.num_priced, self.num_requests - self.num_shed)
+    def per_1m_tokens(self) -> float | None:
+        """The cost of a million tokens; None unless nearly every request has a price."""
+        return _per_1m(self.cost, self.tokens, self.num_priced, self.num_requests - self.num_shed)
 
     @property
-    def change(self) -> float:
-        """What it costs more than in the range before."""
+    def change(self) -> float | None:
+        """What it costs more than in the range before; None if either is not known."""
+        if self.known_cost is None or self.before is None:
+            return None
         return self.cost - self.before
 
 
-def _per_1k(cost: float, tokens: float, num_priced: float, num_served: float) -> float | None:
+def _known(cost: float, num_priced: float, num_served: float) -> float | None:
+    return None if not num_priced and num_served >= 0.5 else cost
+
+
+def _per_1m(cost: float, tokens: float, num_priced: float, num_served: float) -> float | None:
     if not tokens or not num_priced or num_priced < 0.99 * num_served:
         return None
-    return cost / tokens * 1000
+    return cost / tokens * MILLION
 
 
 def cohort_costs(rows: Sequence[Row]) -> list[CohortCost]:
     """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included."""
-    before = {row["cohort"]: float(row["cost"]) for row in rows if not row["is_now"]}
+    before = {
+        row["cohort"]: _known(
+            float(row["cost"]),
+            float(row["num_priced"]),
+            float(row["num_requests"]) - float(row["num_shed"]),
+        )
+        for row in rows
+        if not row["is_now"]
+    }
     found = [
         CohortCost(
             name=row["cohort"] or NONE,
@@ -92,8 +117,8 @@ def cohort_costs(rows: Sequence[Row]) -> list[CohortCost]:
         for row in rows
         if row["is_now"]
     ]
-    found += [CohortCost(name or NONE, before=cost) for name, cost in before.items() if cost > 0]
-    return sorted(found, key=lambda each: (-each.cost, -each.before, each.name))
+    found += [CohortCost(name or NONE, before=cost) for name, cost in before.items() if cost]
+    return sorted(found, key=lambda each: (-each.cost, -(each.before or 0.0), each.name))
 
 
 def total_of(cohorts: Sequence[CohortCost]) -> CohortCost:
@@ -101,7 +126,7 @@ def total_of(cohorts: Sequence[CohortCost]) -> CohortCost:
     return CohortCost(
         "all",
         *(
-            sum(getattr(each, name) for each in cohorts)
+            sum(getattr(each, name) or 0.0 for each in cohorts)
             for name in (
                 "cost", "before", "num_requests", "num_priced", "tokens", "wasted", "num_shed",
             )
@@ -112,7 +137,7 @@ def total_of(cohorts: Sequence[CohortCost]) -> CohortCost:
 def biggest_changes(cohorts: Sequence[CohortCost]) -> list[CohortCost]:
     """Return the cohorts whose cost changed most, largest change first."""
     changed = [each for each in cohorts if each.change]
-    return sorted(changed, key=lambda each: -abs(each.change))[:MAX_CHANGES]
+    return sorted(changed, key=lambda each: -abs(each.change or 0.0))[:MAX_CHANGES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +169,10 @@ class Savings:
         return dict(sorted(present.items(), key=lambda pair: -pair[1]))
 
     @property
-    def total(self) -> float:
-        """Their sum."""
-        return sum(self.by_cause.values())
+    def total(self) -> float | None:
+        """Their sum; None if nothing is known of any."""
+        causes = (self.provider_cache, self.prefix_cache, self.drafts, self.compression)
+        return None if all(each is None for each in causes) else sum(self.by_cause.values())
 
 
 def savings_of(models: Sequence[Row], compressed: Sequence[Row], prices: PriceFile) -> Savings:
@@ -261,23 +287,25 @@ def cost_tiles(
 ) -> list[Tile]:
     """Return the headline numbers."""
     wasted, (idle, idle_cost) = sum(waste.values()), idle_of(times)
+    bill = total.known_cost
+    money = partial(price_words if bill is None else wording.money, currency=currency)
     share = f" ({wording.percent(wasted / total.cost)})" if total.cost else ""
     idle_words = wording.percent(idle)
     if idle is not None and idle_cost is not None:
         idle_words = f"{wording.money(idle_cost, currency)} ({idle_words})"
     change = wording.change(total.cost, total.before) or ""
-    per_request, per_1k = total.per_request, total.per_1k_tokens
+    per_request, per_1m = total.per_request, total.per_1m_tokens
     found = [
-        ("bill", wording.money(total.cost, currency), "sum over requests with a price"),
-        ("per request", wording.money(per_request, currency), "mean over requests with a price"),
+        ("bill", money(bill), "sum over requests with a price"),
+        ("per request", money(per_request), "mean over requests with a price"),
         (
-            "per 1k tokens",
-            wording.money(per_1k, currency),
+            "per 1M tokens",
+            money(per_1m),
             "input and output; no data while many requests have no price",
         ),
         (
             "wasted",
-            wording.money(wasted, currency) + share,
+            money(None if bill is None else wasted) + share,
             "cancelled, failed, recomputed, rejected drafts",
         ),
         (
@@ -291,6 +319,11 @@ def cost_tiles(
         Tile(label, value, change if label == "bill" else "", meaning, is_wide=True)
         for label, value, meaning in found
     ]
+
+
+def price_words(value: float | None, currency: str) -> str:
+    """Return an amount with its currency; "no price" if it is unknown."""
+    return wording.NO_PRICE if value is None else wording.money(value, currency)
 
 
 def unpriced_words(found: Sequence[Unpriced], num_requests: float) -> str:

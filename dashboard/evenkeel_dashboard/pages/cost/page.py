@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from html import escape
 
 import streamlit as st
 
@@ -13,6 +12,7 @@ from evenkeel.prices.price_file import PriceFile
 from evenkeel.prices.stored import prices_of
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import Line, Scale, stacked_bars
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.fields import pick
@@ -27,6 +27,7 @@ from evenkeel_dashboard.pages.cost.model import (
     biggest_changes,
     by_kind,
     cost_tiles,
+    price_words,
     savings_of,
     total_of,
     unpriced,
@@ -36,8 +37,8 @@ from evenkeel_dashboard.pages.cost.model import (
 
 MAX_COHORTS = 40
 _LOOK_FOR = (
-    "See whose part of the bill grew, then what was paid for nothing: cancelled and failed answers "
-    "cost as much as good ones. Click a name to see its part of the bill."
+    "See whose share of the bill grew, then what was wasted: cancelled and failed answers cost "
+    "as much as good ones. Click a name to see its share of the bill."
 )
 
 
@@ -140,22 +141,22 @@ def _show_cohorts(
         rows = []
         for each in shown:
             of_cost, of_requests = _links(selection, dimension, each.name)
-            share = each.cost / total.cost if total.cost else None
+            share = each.cost / total.cost if total.cost and each.known_cost is not None else None
             rows.append(
                 [
                     Cell(each.name, href=of_cost),
-                    _money(each.cost, currency),
-                    Cell(wording.percent(share), is_number=True),
-                    Cell(wording.change(each.cost, each.before) or "", is_number=True),
+                    _price(each.known_cost, currency),
+                    Cell("–" if share is None else wording.percent(share), is_number=True),
+                    Cell(wording.change(each.known_cost, each.before) or "", is_number=True),
                     Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
-                    _money(each.per_request, currency),
-                    _money(each.per_1k_tokens, currency),
-                    _money(each.wasted, currency),
+                    _price(each.per_request, currency),
+                    _price(each.per_1m_tokens, currency, "–" if each.num_priced else ""),
+                    _price(each.known_waste, currency),
                     Cell(wording.count(each.num_requests - each.num_priced), is_number=True),
                 ]
             )
         headers = (
-            by, "cost", "share", "change", "requests", "per request", "per 1k tokens", "wasted",
+            by, "cost", "share", "change", "requests", "per request", "per 1M tokens", "wasted",
             "without cost",
         )  # fmt: skip
         st.html(markup.table(headers, rows, f"Cost by {by}"))
@@ -176,18 +177,19 @@ def _show_changes(
         if not changes:
             st.caption("No cost changed.")
             return
-        largest = abs(changes[0].change)
+        largest = abs(changes[0].change or 0.0)
         rows = []
         for each in changes:
-            words = f"{'+' if each.change > 0 else ''}{wording.money(each.change, currency)}"
-            level = "bad" if each.change > 0 else "good"
+            change = each.change or 0.0
+            words = f"{'+' if change > 0 else ''}{wording.money(change, currency)}"
+            level = "bad" if change > 0 else "good"
             rows.append(
                 [
                     Cell(each.name, href=_links(selection, dimension, each.name)[0]),
-                    _money(each.before, currency),
-                    _money(each.cost, currency),
-                    Cell(words, is_number=True, sorts_as=each.change),
-                    Cell(html=markup.signed_bar(each.change, largest, words, level)),
+                    _price(each.before, currency),
+                    _price(each.known_cost, currency),
+                    Cell(words, is_number=True, sorts_as=change),
+                    Cell(html=markup.signed_bar(change, largest, words, level)),
                 ]
             )
         headers = (DIMENSIONS[dimension], "before", "now", "change", "")
@@ -205,7 +207,7 @@ def _show_parts(
         rows = [
             [
                 Cell(name),
-                _money(value, currency),
+                _price(value, currency),
                 Cell(wording.percent(value / bill if bill else None), is_number=True),
             ]
             for name, value in parts.items()
@@ -228,12 +230,13 @@ def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
                 Cell(ENGINE_KINDS.get(each.kind, each.kind)),
                 Cell(wording.seconds(each.spent_s), is_number=True, sorts_as=each.spent_s),
                 Cell(wording.percent(each.spent_s / total if total else None), is_number=True),
-                _money(each.cost, currency),
+                _price(each.cost, currency),
             ]
             for each in times
         ]
         st.html(markup.table(("engine time", "time", "share", "cost"), rows, "Engine time"))
 
 
-def _money(value: float | None, currency: str) -> Cell:
-    return Cell(wording.money(value, currency), is_number=True, sorts_as=value)
+def _price(value: float | None, currency: str, unknown: str = "") -> Cell:
+    words = unknown if unknown and value is None else price_words(value, currency)
+    return Cell(words, is_number=True, sorts_as=value)

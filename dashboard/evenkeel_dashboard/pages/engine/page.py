@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from html import escape
 from typing import Any
 
 import pandas as pd
@@ -13,6 +12,7 @@ import streamlit as st
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.metric_query import REFERENCE
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import (
     Line,
     Scale,
@@ -47,8 +47,8 @@ from evenkeel_dashboard.pages.engine.steps import show_steps
 
 ENGINES = {"": "all", **{name: each.title for name, each in known_engines().items()}}
 _LOOK_FOR = (
-    "The banner names what limits the engine; the table shows the evidence. Then check why "
-    "requests wait, and whether speculation pays."
+    "The banner names what limits the engine, and the table below it shows the evidence. Then "
+    "check why requests wait and whether speculation pays off."
 )
 _STEP_RECORDS = (
     "Batch and step time, the step's token budget, evictions and stragglers come from step "

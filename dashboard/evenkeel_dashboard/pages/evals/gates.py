@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import streamlit as st
 
 from evenkeel.prompts.gate_verdict import OVERALL
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.evals.headline import effect_words, evidence_words
 from evenkeel_dashboard.pages.evals.model import LEVELS, interval, scale_of

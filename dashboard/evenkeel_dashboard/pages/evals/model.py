@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from html import escape
 from math import sqrt
 from typing import Any
 
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.tiles import Interval
 
 Row = Mapping[str, Any]

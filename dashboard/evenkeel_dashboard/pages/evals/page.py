@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import streamlit as st
 from evenkeel.prompts.gate_verdict import JudgedRun, read_stored_run
 from evenkeel.store import QUERIES
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection

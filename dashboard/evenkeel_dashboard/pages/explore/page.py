@@ -42,6 +42,10 @@ ENGINES = {"": "all", **{name: each.title for name, each in known_engines().item
 MAX_SHOWN = 40
 MAX_EXPORTED = 10_000
 NEWEST = next(iter(ORDERS))
+_LOOK_FOR = (
+    "Filter the requests, click a header to sort by it, and click an ID to see where the time of a "
+    "request went. For any other question, ask the store in SQL below."
+)
 _ENDS_MS = (60_000, 3_600_000)
 _BOUNDS = {
     "min_ttft_s": ("TTFT ≥", "500ms"),
@@ -55,6 +59,7 @@ _BOUNDS = {
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         order = pick("order", "order by", ORDERS, 130)
         status = pick("status", "outcome", STATUSES, 110)

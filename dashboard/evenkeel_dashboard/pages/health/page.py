@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from html import escape
 from pathlib import Path
 
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import (
     Line,
     Scale,
@@ -67,8 +67,8 @@ _CHANGES_MS = 7 * 86_400_000
 # A range that ended longer ago is in the past.
 _PAST_MS = 120_000
 _LOOK_FOR = (
-    "The banner says whether the service is healthy. If it is red, click it to see who burned the "
-    "error budget, or click an alert's top cause to see why on one of its requests."
+    "The banner says whether the service is healthy. If it is red, click it to see who used up "
+    "the error budget, or click an alert's top cause to open a request that shows it."
 )
 STACKS = {"all": "whole request", "first": "to first token"}
 

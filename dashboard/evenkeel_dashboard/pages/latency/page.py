@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from html import escape
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
@@ -57,8 +57,8 @@ from evenkeel_dashboard.pages.latency.model import (
 
 SHOWN = ("p50", "p95", "p99")
 _LOOK_FOR = (
-    "See when the lines cross the dashed objective. Split them by tenant or prompt to see who is "
-    "affected, and click a point or a cell to see its requests."
+    "See when the lines cross the dashed objective, split them by tenant or prompt to see who is "
+    "affected, and click a point or a cell to list its requests."
 )
 _FILTER_OF = {"model": "model", "tenant": "tenant", "slo_class": "slo_class", "prompt": "prompt"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import streamlit as st
 from evenkeel.engines.engine_map import title_of
 from evenkeel.engines.reported import OURS
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.reported import said
 from evenkeel_dashboard.draw.request_rows import prompt_words, short_id
@@ -156,6 +156,6 @@ def _show_trace_link(trace_id: str) -> None:
     if template:
         href = template.replace("{trace_id}", trace_id)
         st.html(
-            f'<a class="ek-link" href="{escape(href)}" target="_blank" rel="noopener">'
+            f'<a class="ek-link" href="{exactly(href)}" target="_blank" rel="noopener">'
             "Open the trace in the trace viewer</a>"
         )

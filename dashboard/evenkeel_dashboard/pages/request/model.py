@@ -8,6 +8,7 @@ from typing import Any
 
 from evenkeel.engines.reported import silent_sources
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.frame.selection import END_MS
 from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission
 
 Row = Mapping[str, Any]
@@ -132,7 +133,8 @@ def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[
 
 def near_time_ms(text: str) -> int:
     """Return the URL's time near a request, Unix milliseconds; 0 if it has none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    at_ms = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    return at_ms if at_ms < END_MS else 0
 
 
 def is_trace_id(text: str) -> bool:

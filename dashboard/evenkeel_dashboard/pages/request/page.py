@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from evenkeel.errors import StoreError
 from evenkeel.store import QUERIES
 from evenkeel.why.explanation import id_tail
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import (
     end_cell,
@@ -54,6 +54,14 @@ MAX_LANES = 24
 MAX_NEIGHBOURS = 200
 _SUGGESTED = 12
 _LOOK_AGAIN_S = 5
+_FIND_ONE = (
+    "Paste the ID of a request or trace, or its last characters, to see where its time went. Or "
+    "open one of the slowest requests below."
+)
+_LOOK_FOR = (
+    "The first sentence says what delayed the request and what would have helped. Below: its whole "
+    "trace, its timeline token by token, and the requests that ran beside it."
+)
 
 Row = dict[str, Any]
 
@@ -157,6 +165,7 @@ def _search_field(wanted: str) -> None:
 
 
 def _show_suggestions() -> None:
+    st.html(markup.lead(_FIND_ONE))
     chosen = selection()
     window = chosen.window(now_ms())
     parameters = {
@@ -217,10 +226,11 @@ def _show_request(row: Row) -> None:
     series, caches = tokens(row, attributes), cache_uses(row, attributes)
     neighbours = neighbours_read()
     canary = canary_later(row)
+    st.html(markup.lead(_LOOK_FOR))
     end = end_cell(row)
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
-        f'<button type="button" class="ek-copy" data-copy="{escape(row["request_id"])}" '
+        f'<button type="button" class="ek-copy" data-copy="{exactly(row["request_id"])}" '
         'title="copy the id" aria-label="copy the id"></button>'
         f"{markup.badge(end.text, end.level or 'good')}</div>"
         f'<div class="ek-asof">{_as_of()} · arrived '

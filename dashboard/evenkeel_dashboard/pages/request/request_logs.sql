@@ -1,4 +1,5 @@
--- Log records and events of one trace in order, with the names of the spans in which they were written.
+-- Log records and events of one trace in order, with the names of the spans in which they were written. Texts
+-- are cut: some senders log whole documents.
 SELECT
     toUnixTimestamp64Nano(record.Timestamp) AS time_ns,
     record.SeverityText AS severity,
@@ -6,8 +7,8 @@ SELECT
     record.ServiceName AS service,
     if(record.EventName != '', record.EventName, record.LogAttributes['event.name']) AS event,
     substringUTF8(record.Body, 1, 500) AS body,
-    record.LogAttributes AS attributes,
-    span.SpanName AS span
+    mapApply((key, text) -> (key, substringUTF8(text, 1, 100)), record.LogAttributes) AS attributes,
+    substringUTF8(span.SpanName, 1, 200) AS span
 FROM evenkeel.logs AS record
 LEFT ANY JOIN (
     SELECT SpanId, SpanName

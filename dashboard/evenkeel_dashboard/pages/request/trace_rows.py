@@ -11,6 +11,7 @@ from typing import Any
 from evenkeel import spans
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.escaping import visible
 from evenkeel_dashboard.pages.request.span_kinds import (
     COST,
     INPUT_TOKENS,
@@ -20,12 +21,15 @@ from evenkeel_dashboard.pages.request.span_kinds import (
     Kind,
     first_of,
 )
+from evenkeel_dashboard.pages.request.trace_axis import Axis
 from evenkeel_dashboard.pages.request.trace_tree import Node, Trace
 
 Row = Mapping[str, Any]
 
 # So many siblings of one kind, name and service become one row, which opens.
 LEAST_REPEATED = 6
+# Characters of a name or an error that are drawn; the span's details have more.
+MAX_WORDS = 300
 # A trace of up to so many rows is shown open.
 OPEN_ROWS = 80
 _OPEN_DEPTH = 2
@@ -242,7 +246,7 @@ def cost_words(amounts: Amounts) -> str:
     """Return a cost with its currency: 0.0042 USD; "" if it is not known."""
     if amounts.cost is None:
         return ""
-    return f"{wording.three_digits(amounts.cost)} {amounts.currency}".strip()
+    return wording.money(amounts.cost, amounts.currency).strip()
 
 
 def colour_of(node: Node, palette: Palette) -> str:
@@ -272,7 +276,7 @@ def colour_of(node: Node, palette: Palette) -> str:
 
 
 def shown_data(
-    trace: Trace,
+    axis: Axis,
     rows: Sequence[WaterfallRow],
     palette: Palette,
     wanted: Collection[str],
@@ -281,18 +285,17 @@ def shown_data(
     """Return what the browser draws: one short list per row, words as a person reads them.
 
     Args:
-        trace: The trace.
-        rows: Its rows.
+        axis: The time that the bars are drawn over.
+        rows: The trace's rows.
         palette: The theme's colours.
         wanted: Ids of the spans to mark and to open the way to.
         hrefs: `before` and `after` of the address of a span's details, around its id.
     """
-    begin_ns, whole_ns = trace.start_ns, max(1, trace.end_ns - trace.start_ns)
     words: dict[str, int] = {}
     ids = Counter(row.node.id for row in rows if row.repeated == 1)
 
     def word(text: str) -> int:
-        return words.setdefault(text, len(words))
+        return words.setdefault(visible(text, MAX_WORDS), len(words))
 
     lines = [
         [
@@ -301,8 +304,8 @@ def shown_data(
             word(row.node.kind.value),
             word(title_of(row)),
             word(row.node.service),
-            round((row.start_ns - begin_ns) / whole_ns, 5),
-            round((row.end_ns - row.start_ns) / whole_ns, 5),
+            round(axis.left(row.start_ns), 5),
+            round(axis.width(row.start_ns, row.end_ns), 5),
             _duration_words(row),
             tokens_words(row.amounts),
             cost_words(row.amounts),
@@ -311,6 +314,7 @@ def shown_data(
             row.node.id if row.repeated == 1 else "",
             row.is_view + 2 * row.is_request + 4 * bool(row.node.moved_ns)
             + 8 * row.node.is_orphan + 16 * (ids[row.node.id] > 1),
+            axis.beyond_words(row.start_ns, row.end_ns),
         ]
         for row in rows
     ]  # fmt: skip
@@ -319,9 +323,8 @@ def shown_data(
         "words": list(words),
         "folded": folded(rows, wanted),
         "wanted": sorted(wanted),
-        "whole": wording.seconds(whole_ns / 1e9),
-        "ticks": [wording.seconds(whole_ns / 1e9 * part / 4) for part in range(5)],
-        "trace": f"{len(rows)} {begin_ns}",
+        "ticks": [wording.seconds(axis.whole_ns / 1e9 * part / 4) for part in range(5)],
+        "trace": f"{len(rows)} {axis.begin_ns}",
         **hrefs,
     }
 

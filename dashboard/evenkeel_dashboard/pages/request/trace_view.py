@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, selection
 from evenkeel_dashboard.pages.request.span_kinds import ATTRIBUTES, kind_of
+from evenkeel_dashboard.pages.request.trace_axis import axis_of, remark
 from evenkeel_dashboard.pages.request.trace_calls import CallView, gap_words, views_of
 from evenkeel_dashboard.pages.request.trace_rows import lay_out, shown_data, summary
 from evenkeel_dashboard.pages.request.trace_tree import Trace, build_trace
@@ -85,18 +86,20 @@ def show_trace(read: TraceReading, own_span_id: str, address: dict[str, str]) ->
                 "None of its spans is stored: they are past the retention, or were not sent."
             )
             return
-        views = views_of(trace.nodes(), own_span_id, {row["span_id"] for row in requests})
+        nodes, counted = trace.nodes(), {row["span_id"] for row in requests}
+        axis = axis_of(nodes, counted)
+        views = views_of(nodes, own_span_id, counted)
         if shown := _views(views):
             st.html(shown)
-        for remark in trace.remarks:
-            st.html(f'<div class="ek-remark" data-remark>{escape(remark)}</div>')
+        for said in filter(None, (*trace.remarks, remark(nodes, axis))):
+            st.html(f'<div class="ek-remark" data-remark>{escape(said)}</div>')
         chosen = _chosen_span()
         marked = {chosen or own_span_id} - {""}
         before, after = _address(address)
         rows = lay_out(trace, requests)
         _draws(
             key="trace-waterfall",
-            data=shown_data(trace, rows, colours(), marked, {"before": before, "after": after}),
+            data=shown_data(axis, rows, colours(), marked, {"before": before, "after": after}),
         )
     if chosen:
         _show_span(read.span(chosen), chosen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import streamlit as st
@@ -19,6 +18,7 @@ from evenkeel.why.ledger import (
     worst_causes,
 )
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.page import colours, selection
 from evenkeel_dashboard.pages.request.token_model import Attributes, number

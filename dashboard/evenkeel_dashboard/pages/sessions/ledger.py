@@ -74,7 +74,7 @@ def colour_of_cause(cause: str, colours: Palette) -> str:
     shades = {
         QUEUE: colours.queue,
         PREFILL: colours.prefill,
-        RECOMPUTE: colours.error,
+        RECOMPUTE: colours.recomputed,
         DECODE: colours.decode,
         OTHER: colours.ok,
         CLIENT: colours.line,

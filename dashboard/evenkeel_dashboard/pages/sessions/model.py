@@ -101,9 +101,9 @@ def _session_cells(
 
 
 def session_href(row: Row, params: Mapping[str, str]) -> str:
-    """Return the link to a session; it includes when it began, to speed up the lookup."""
+    """Return the link to a session; it includes the tenant, as two may use the same ID."""
     shown = {k: v for k, v in params.items() if k not in ("page", "order", "outcome", "step")}
-    own = {"session_id": row["session_id"], "at": str(row["start_ms"]), "of": row["tenant"] or ""}
+    own = {"session_id": row["session_id"], "of": row["tenant"] or ""}
     return page_link("sessions", {**own, **shown})
 
 
@@ -115,17 +115,15 @@ def recomputed_words(seconds: float | None) -> str:
 def cost_cell(cost: float | None, currency: str | None) -> Cell:
     """Return a cost with its currency; without a price there is none, which is not 0."""
     if cost is None:
-        return Cell(
-            "no price", is_number=True, title="no price is known for its model", sorts_as=-1
-        )
+        return Cell(wording.NO_PRICE, is_number=True, title="no price is known for its model")
     return Cell(cost_words(cost, currency), is_number=True, sorts_as=cost)
 
 
 def cost_words(cost: float | None, currency: str | None) -> str:
     """Return an amount with its currency, such as 0.0123 USD; "no price" if it is unknown."""
     if cost is None:
-        return "no price"
-    return f"{wording.three_digits(cost)} {currency or ''}".strip()
+        return wording.NO_PRICE
+    return wording.money(cost, currency or "").strip()
 
 
 def outcome_cell(row: Row) -> Cell:

@@ -34,9 +34,10 @@ _MOST_PAGES = 250
 # A session has one of each; it may use several prompts.
 _FILTERS = ("model", "tenant", "slo_class")
 _LOOK_FOR = (
-    "A session is what a user or an agent waits for: all requests and tool calls of one task. Look "
-    "for sessions whose time goes to recomputed prefixes or to the queue rather than to tools and "
-    "answers; open one to see what it waited for."
+    "A session is everything that a user or an agent waits for in one task: its requests, its "
+    "tool calls and the time between them. Look for sessions that spend their time in the queue "
+    "or on recomputed prefixes rather than on tools and answers, and open one to see what it "
+    "waited for."
 )
 
 Row = dict[str, Any]

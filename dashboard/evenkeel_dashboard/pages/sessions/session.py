@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import streamlit as st
 
 from evenkeel.sessions.ledger import CLIENT, TOOL_PREFIX, SessionLedger
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.fields import pick, set_param
@@ -41,8 +41,8 @@ MAX_SHOWN = 40
 MODEL_PREFIX = "model."
 _LOOK_AGAIN_S = 5
 _LOOK_FOR = (
-    "Read the sentence first, then the timeline: bright bars are what the session waited for, pale "
-    "ones ran beside them and cost no time."
+    "Start with the sentence, then the timeline: bright bars are what the session waited for; "
+    "pale bars ran in parallel and cost no time."
 )
 
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ def show_session(wanted: str) -> None:
 
 
 def _leave() -> None:
-    for name in ("session_id", "of", "at", "part", "page", "steps", "sorted"):
+    for name in ("session_id", "of", "part", "page", "steps", "sorted"):
         set_param(name, None)
 
 
@@ -96,7 +96,7 @@ def _show_head(row: Row) -> None:
     level = outcome.level or ("" if row["is_open"] else "good")
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["session_id"])}</h2>'
-        f'<button type="button" class="ek-copy" data-copy="{escape(row["session_id"])}" '
+        f'<button type="button" class="ek-copy" data-copy="{exactly(row["session_id"])}" '
         'title="copy the id" aria-label="copy the id"></button>'
         f"{markup.badge(outcome.text, level)}</div>"
         f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · began '

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.pages.slo.model import Day
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

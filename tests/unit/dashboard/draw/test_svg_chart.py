@@ -25,7 +25,7 @@ from evenkeel_dashboard.draw.figures import (
 from evenkeel_dashboard.draw.svg_chart import Chart, line, time_ticks
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.draw.zones import use_zone
-from evenkeel_dashboard.frame.zoom import selected_ms
+from evenkeel_dashboard.frame.zoom import read_part, selected_ms
 from evenkeel_dashboard.pages.latency.figures import heatmap
 from evenkeel_dashboard.pages.latency.model import Heat
 
@@ -133,6 +133,25 @@ def test_only_a_stretch_becomes_the_range(sent: object, chosen: tuple[int, int] 
     assert selected_ms(sent) == chosen
 
 
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("1200~3400", (1.2, 3.4)),
+        ("-50~1000", (-0.05, 1.0)),
+        ("", None),
+        ("3~3", None),
+        ("1~2~3", None),
+        ("0~1_0", None),
+        ("0~٣٣", None),
+        pytest.param("0~" + "9" * 400, None, id="more than a float holds"),
+    ],
+)
+def test_only_a_part_of_a_timeline_in_the_address_is_shown(
+    text: str, part: tuple[float, float] | None
+) -> None:
+    assert read_part(text) == part
+
+
 def test_the_legend_names_what_is_shaded_and_the_axis_its_zone() -> None:
     chart = time_chart(Window(0, 600_000, 60), 60, 0)
     add_periods(
@@ -147,6 +166,10 @@ def test_the_legend_names_what_is_shaded_and_the_axis_its_zone() -> None:
     )
     html = chart.markup("x")
     assert "page firing" in html and "ticket firing" in html
+    # Not only by colour: one is shaded, the other a strip along the top.
+    (shaded,), (strip,) = chart.periods, chart.strips
+    assert (shaded[:2], strip[:2]) == ((1.0, 2.0), (3.0, 4.0))
+    assert html.count("<rect") == 2 and "border-top-width:4px" in html
     assert '<span class="ek-zone" aria-hidden="true">UTC</span>' in html
     assert 'data-zone="UTC"' in html
 

@@ -155,7 +155,14 @@ def test_of_many_requests_a_slice_of_each_period_is_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "1969-12-31"],
+    [
+        "9999-12-31T23:59:59Z",
+        "2300-01-01T00:00Z",  # beyond the store's times
+        "2106-02-08T00:00Z",  # beyond its minutes, which would start again at 1970
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "1969-12-31",
+    ],
 )
 @pytest.mark.parametrize("zone", [UTC, ZoneInfo("Europe/Berlin")])
 def test_a_time_beyond_every_calendar_is_none(text: str, zone: tzinfo) -> None:

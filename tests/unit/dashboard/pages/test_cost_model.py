@@ -60,7 +60,7 @@ def test_cohorts_are_compared_with_the_range_before() -> None:
         (NONE, 5.0, 0.0), ("acme", 3.0, 1.0), ("gone", 0.0, 2.0),
     ]  # fmt: skip
     assert cohorts[0].per_request == 1.0
-    assert cohorts[0].per_1k_tokens == 5.0
+    assert cohorts[0].per_1m_tokens == 5000.0
     assert [each.name for each in biggest_changes(cohorts)] == [NONE, "acme", "gone"]
     total = total_of(cohorts)
     assert (total.cost, total.before, total.num_priced) == (8.0, 3.0, 15)
@@ -68,7 +68,7 @@ def test_cohorts_are_compared_with_the_range_before() -> None:
 
 def test_tokens_have_no_price_while_requests_have_none() -> None:
     (row,) = cohort_costs([cohort_row("a", 1.0, num_priced=5)])
-    assert row.per_1k_tokens is None
+    assert row.per_1m_tokens is None
 
 
 def test_cached_tokens_save_the_difference_of_the_prices() -> None:
@@ -127,4 +127,24 @@ def test_tiles_say_no_data_where_there_is_none() -> None:
     tiles = cost_tiles(total_of([]), {}, Savings(), [], "EUR")
     values = {tile.label: tile.value for tile in tiles}
     assert values["bill"] == "0 EUR"
-    assert values["per request"] == values["per 1k tokens"] == values["idle engine"] == "no data"
+    assert values["per request"] == values["per 1M tokens"] == values["idle engine"] == "no data"
+
+
+def test_what_has_no_price_is_not_0() -> None:
+    """Not even where a price file is in force, and other requests have a price."""
+    rows = [
+        cohort_row("priced", 2.0), cohort_row("priced", 1.0, is_now=0),
+        cohort_row("new", 3.0), cohort_row("new", 0.0, is_now=0, num_priced=0),
+        cohort_row("free", 0.0, num_priced=0),
+        cohort_row("rejected", 0.0, num_priced=0, num_shed=10),
+    ]  # fmt: skip
+    by_name = {each.name: each for each in cohort_costs(rows)}
+
+    assert by_name["free"].known_cost is by_name["free"].known_waste is None
+    assert by_name["rejected"].known_cost == 0.0
+    assert by_name["new"].before is by_name["new"].change is None
+    assert [each.name for each in biggest_changes(list(by_name.values()))] == ["priced"]
+    tiles = cost_tiles(total_of([by_name["free"]]), {}, Savings(), [], "EUR")
+    assert [tile.value for tile in tiles[:3]] == ["no price"] * 3
+    values = {tile.label: tile.value for tile in tiles}
+    assert (values["wasted"], values["saved"]) == ("no price", "no data")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from evenkeel_dashboard.draw.appearance import LIGHT
+from evenkeel.sessions.ledger import RECOMPUTE
+from evenkeel_dashboard.draw.appearance import DARK, LIGHT, Palette
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
-from evenkeel_dashboard.pages.sessions.ledger import read_session_ledger, with_tools_as_one
+from evenkeel_dashboard.pages.sessions.ledger import (
+    CAUSES,
+    colour_of_cause,
+    read_session_ledger,
+    with_tools_as_one,
+)
 from evenkeel_dashboard.pages.sessions.model import (
     chosen_steps,
     cost_words,
@@ -163,7 +171,7 @@ def test_the_outcome_is_that_of_the_last_request() -> None:
 
 def test_rows_link_to_the_session_and_its_requests() -> None:
     params = {"range": "6h", "page": "3", "order": "cost"}
-    assert session_href(session(), params) == "./sessions?session_id=s-1&at=1&of=acme&range=6h"
+    assert session_href(session(), params) == "./sessions?session_id=s-1&of=acme&range=6h"
     listed = chosen_steps(agent_run().steps, "request", "longest")
     assert [number for number, _ in listed] == [1, 4, 2]
     first = step_cells(listed, "USD", {}, LIGHT)[0]
@@ -181,3 +189,43 @@ def test_headers_order_by_what_the_store_can_order_by() -> None:
     assert headers["cost ▼"] == "./sessions?order=cost"
     assert headers["time to done"] == "./sessions?order=e2e"
     assert headers["tools"] == ""
+
+
+# Machado, Oliveira and Fernandes (2009): what a person sees who lacks one kind of cone.
+VISIONS = {
+    "all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "no red": ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.052)),
+    "no green": ((0.367, 0.861, -0.228), (0.280, 0.673, 0.047), (-0.012, 0.043, 0.969)),
+    "no blue": ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.304)),
+}
+
+
+def light_of(colour: str) -> list[float]:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    return [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+
+
+def lab(light: Sequence[float]) -> tuple[float, float, float]:
+    """CIE L*a*b*: a distance of 2 is just seen, one of 25 is seen at a glance."""
+    red, green, blue = (min(1.0, max(0.0, part)) for part in light)
+    x = 0.4124 * red + 0.3576 * green + 0.1805 * blue
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = 0.0193 * red + 0.1192 * green + 0.9505 * blue
+    fx, fy, fz = (
+        t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x / 0.9505, y, z / 1.089)
+    )
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_recomputed_prefixes_look_like_nothing_else(palette: Palette, vision: str) -> None:
+    def seen(colour: str) -> tuple[float, float, float]:
+        light = light_of(colour)
+        return lab([sum(a * b for a, b in zip(row, light, strict=True)) for row in VISIONS[vision]])
+
+    recomputed = seen(colour_of_cause(RECOMPUTE, palette))
+    others = {c: seen(colour_of_cause(c, palette)) for c in CAUSES if c != RECOMPUTE}
+    alike = {c: round(math.dist(s, recomputed)) for c, s in others.items()}
+    assert min(alike.values()) >= 25, alike
+    assert math.dist(recomputed, seen(palette.card)) >= 30

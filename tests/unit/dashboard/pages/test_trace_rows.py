@@ -4,6 +4,7 @@ import pytest
 
 from evenkeel_dashboard.draw.appearance import LIGHT
 from evenkeel_dashboard.pages.request.span_kinds import Kind, kind_of
+from evenkeel_dashboard.pages.request.trace_axis import axis_of
 from evenkeel_dashboard.pages.request.trace_calls import gap_words, views_of
 from evenkeel_dashboard.pages.request.trace_rows import (
     Amounts,
@@ -168,7 +169,9 @@ def test_a_long_trace_opens_on_its_first_levels_and_the_way_to_the_request() -> 
     assert len(rows) == 2701
     closed = folded(rows, {"c7"})
     assert len(closed) == 899
-    data = shown_data(trace, rows, LIGHT, {"c7"}, {"before": "b", "after": "a"})
+    data = shown_data(
+        axis_of(trace.nodes(), set()), rows, LIGHT, {"c7"}, {"before": "b", "after": "a"}
+    )
     assert data["rows"][0][:2] == [0, 2700]
     assert all(0 <= row[5] <= 1 for row in data["rows"])
 
