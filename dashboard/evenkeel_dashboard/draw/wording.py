@@ -65,7 +65,7 @@ def count(value: float | None) -> str:
     if math.isinf(value):
         return three_digits(value)
     if abs(value) < 99_999.5:
-        return f"{value:,.0f}"
+        return f"{value:,.0f}".replace("-", "−")
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{three_digits(value / size)} {suffix}"
@@ -116,7 +116,7 @@ def money(value: float | None, currency: str) -> str:
     if value is None or math.isnan(value):
         return NO_DATA
     amount = three_digits(value) if abs(value) < 9_999.5 else count(value).replace("-", "−")
-    return f"{amount} {currency}"
+    return f"{amount} {currency}".strip()
 
 
 def factor(value: float | None) -> str:

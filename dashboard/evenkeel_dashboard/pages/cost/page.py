@@ -35,7 +35,7 @@ from evenkeel_dashboard.pages.cost.model import (
     wasted_by_cause,
 )
 
-MAX_COHORTS = 40
+MAX_COHORTS = 400
 _LOOK_FOR = (
     "See whose share of the bill grew, then what was wasted: cancelled and failed answers cost "
     "as much as good ones. Click a name to see its share of the bill."
@@ -159,7 +159,7 @@ def _show_cohorts(
             by, "cost", "share", "change", "requests", "per request", "per 1M tokens", "wasted",
             "without cost",
         )  # fmt: skip
-        st.html(markup.table(headers, rows, f"Cost by {by}"))
+        st.html(markup.table(headers, rows, f"Cost by {by}", is_short=True))
 
 
 def _show_changes(

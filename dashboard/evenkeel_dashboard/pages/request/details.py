@@ -116,6 +116,7 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("cached tokens", tokens("cached_tokens")),
         ("output tokens", tokens("output_tokens")),
         ("wasted tokens", _wasted_words(row)),
+        ("cost", _cost_words(row)),
         ("drafted tokens", wording.count(row["drafted_tokens"]) if is_drafted else off),
         ("accepted tokens", wording.count(row["accepted_tokens"]) if is_drafted else off),
         ("response cache", row["response_cache"] or off),
@@ -134,6 +135,11 @@ def _wasted_words(row: Row) -> str:
     if row["source"] == OURS:
         return wording.count(row["wasted_tokens"] or 0)
     return said(wording.count(row["wasted_tokens"]), row, "wasted_tokens")
+
+
+def _cost_words(row: Row) -> str:
+    cost = row.get("cost")
+    return wording.NO_PRICE if cost is None else wording.money(cost, row.get("currency") or "")
 
 
 def _precision(row: Row) -> str:

@@ -310,7 +310,7 @@ def _show_neighbours(neighbours: list[Row]) -> None:
         rows = [
             [
                 Cell(short_id(n["request_id"]), href=request_href(n, params)),
-                Cell(f"{n['offset_s']:+.3f} s".replace("-", "−"), is_number=True),
+                Cell(wording.signed_seconds(n["offset_s"]), is_number=True, sorts_as=n["offset_s"]),
                 Cell(wording.count(n["input_tokens"]), is_number=True),
                 Cell(wording.count(n["cached_tokens"]), is_number=True),
                 Cell(wording.count(n["prefilled_tokens"]), is_number=True),

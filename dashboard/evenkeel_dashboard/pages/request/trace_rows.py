@@ -246,7 +246,7 @@ def cost_words(amounts: Amounts) -> str:
     """Return a cost with its currency: 0.0042 USD; "" if it is not known."""
     if amounts.cost is None:
         return ""
-    return wording.money(amounts.cost, amounts.currency).strip()
+    return wording.money(amounts.cost, amounts.currency)
 
 
 def colour_of(node: Node, palette: Palette) -> str:

@@ -123,7 +123,7 @@ def cost_words(cost: float | None, currency: str | None) -> str:
     """Return an amount with its currency, such as 0.0123 USD; "no price" if it is unknown."""
     if cost is None:
         return wording.NO_PRICE
-    return wording.money(cost, currency or "").strip()
+    return wording.money(cost, currency or "")
 
 
 def outcome_cell(row: Row) -> Cell:
