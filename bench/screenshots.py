@@ -33,7 +33,6 @@ WIDTHS = {"": 1440, "-narrow": 390}
 PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("health", "", {}),
     ("latency", "latency", {"by": "tenant"}),
-    ("sessions", "sessions", {"order": "turns", "route": "agent"}),
     ("slo", "slo", {}),
     ("alerts", "alerts", {}),
     ("engine", "engine", {}),
@@ -41,7 +40,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("compare", "compare", {"measure": "e2e", "a": "support@1", "b": "support@2"}),
     ("explore", "explore", {"order": "ttft"}),
     ("evals", "evals", {}),
-    ("sessions", "sessions", {}),
+    ("sessions", "sessions", {"order": "turns"}),
     ("cost", "cost", {}),
 )
 COLOURS = (128, 64, 32, 16)

@@ -4,6 +4,7 @@ import pytest
 
 from evenkeel_dashboard.draw.appearance import DARK, LIGHT, palette, style
 from evenkeel_dashboard.draw.markup import (
+    SHORT_ROWS,
     Cell,
     badge,
     facts,
@@ -50,6 +51,17 @@ def test_links_carry_what_is_set_and_quote_it() -> None:
         "./request?request_id=a+b%26c"
     )
     assert page_link("", {}) == "./"
+
+
+@pytest.mark.parametrize(("num_rows", "is_cut"), [(SHORT_ROWS, False), (SHORT_ROWS + 1, True)])
+def test_a_short_table_shows_its_first_rows_and_the_rest_on_demand(
+    num_rows: int, is_cut: bool
+) -> None:
+    html = table(["n"], [[Cell(str(n))] for n in range(num_rows)], "t", is_short=True)
+    assert html.count("<tr>") == num_rows + 1, "all are there: sorting moves any of them to the top"
+    assert ("ek-short" in html) == ("show all 9" in html) == is_cut
+    # The style sheet hides what is beyond them.
+    assert f".ek-short:not(.ek-all) tbody tr:nth-child(n+{SHORT_ROWS + 1})" in style(LIGHT)
 
 
 def test_a_bar_without_length_is_not_drawn() -> None:
