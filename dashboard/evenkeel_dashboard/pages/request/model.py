@@ -142,6 +142,11 @@ def is_trace_id(text: str) -> bool:
     return len(text) == 32 and set(text.lower()) <= set("0123456789abcdef")
 
 
+def ids_to_find(wanted: str) -> list[str]:
+    """Return the ids to look a request up by: as typed, and a trace id as it is stored."""
+    return list(dict.fromkeys((wanted, wanted.lower() if is_trace_id(wanted) else wanted)))
+
+
 def gap_words(gap_s: float | None) -> str:
     """Return a typical gap between tokens in words; 0 needs a reason."""
     words = wording.seconds(gap_s)

@@ -34,6 +34,7 @@ from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.logs import show_logs
 from evenkeel_dashboard.pages.request.model import (
     explanation,
+    ids_to_find,
     is_trace_id,
     near_time_ms,
     nothing_drawn_words,
@@ -95,12 +96,13 @@ def _find(wanted: str, near_ms: int) -> list[Row]:
     """Return the request; without one, when the trace of that id took place."""
     for near in dict.fromkeys((near_ms, 0)):
         where = {"near_ms": near}
-        found = reading.rows(_HERE / "request.sql", {"id": wanted, **where})
-        if not found and is_trace_id(wanted):
+        for each in ids_to_find(wanted):
+            if found := reading.rows(_HERE / "request.sql", {"id": each, **where}):
+                return found
+        if is_trace_id(wanted):
             trace_id = wanted.lower()
-            found = reading.rows(_HERE / "request_trace.sql", {"trace_id": trace_id, **where})
-        if found:
-            return found
+            if found := reading.rows(_HERE / "request_trace.sql", {"trace_id": trace_id, **where}):
+                return found
     if tail := id_tail(wanted):
         for named in reading.rows(QUERIES / "request_by_tail.sql", {"tail": tail}):
             return reading.rows(_HERE / "request.sql", {"id": named["request_id"], "near_ms": 0})

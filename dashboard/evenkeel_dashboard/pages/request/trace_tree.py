@@ -185,10 +185,8 @@ def _join(nodes: Sequence[Node]) -> tuple[list[Node], int]:
     roots: list[Node] = []
     parents: dict[int, Node] = {}
     for node in nodes:
-        parent = by_id.get(node.parent_id)
-        twin = by_id[node.id]
-        if twin is not node and parent is node:
-            parent = None
+        # Without an id of its own, a span is nobody's parent.
+        parent = by_id.get(node.parent_id) if node.parent_id else None
         if parent is None or parent is node:
             node.is_orphan = bool(node.parent_id) and parent is None
             roots.append(node)

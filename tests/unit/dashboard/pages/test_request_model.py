@@ -9,6 +9,7 @@ from evenkeel_dashboard.pages.request.model import (
     RequestPhase,
     explanation,
     gap_words,
+    ids_to_find,
     near_time_ms,
     nothing_drawn_words,
     phases,
@@ -91,6 +92,12 @@ def test_a_request_without_a_token_says_how_it_ended() -> None:
 )
 def test_a_time_that_is_none_is_left_out(text: str, at_ms: int) -> None:
     assert near_time_ms(text) == at_ms
+
+
+def test_a_trace_id_is_found_in_either_case() -> None:
+    trace_id = "0193EBAB50964E952C6C8A0CDACEA33C"
+    assert ids_to_find(trace_id) == [trace_id, trace_id.lower()]
+    assert ids_to_find("chatcmpl-A") == ["chatcmpl-A"]
 
 
 def test_a_gap_of_nothing_has_a_reason() -> None:

@@ -114,3 +114,9 @@ def test_the_order_of_arrival_does_not_matter(random: object) -> None:
     expected = drawn(list(build_trace(rows).roots))
     random.shuffle(rows)  # type: ignore[attr-defined]
     assert drawn(list(build_trace(rows).roots)) == expected
+
+
+def test_a_span_without_an_id_is_nobodys_parent() -> None:
+    trace = build_trace([span("", name="nameless"), span("a", start=1), span("b", "a", 2)])
+    assert [root.id for root in trace.roots] == ["", "a"]
+    assert not trace.remarks
