@@ -84,14 +84,16 @@ def _charged(record: EngineRecord | None) -> EngineRecord | None:
 def engine_seconds(
     records: Sequence[EngineRecord], late: Steps | None, cost: StepCost
 ) -> EngineSeconds | None:
-    """Return what a request cost the engine; None if steps with it may be missing.
+    """Return what a request cost the engine; None if steps with it are missing or still to come.
+
+    A client may leave during a long step, whose record comes only after its request was recorded.
 
     Args:
         records: The records of its sequences.
         late: The steps that ended after its client left; None if it stayed.
         cost: The step-cost model.
     """
-    if any(record.has_lost_steps for record in records):
+    if any(record.has_lost_steps or record.left_ns is None for record in records):
         return None
     spent_s = sum(record.spent_s for record in records)
     wasted_s = sum(record.wasted_s for record in records)

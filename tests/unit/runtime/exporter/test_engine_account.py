@@ -188,10 +188,21 @@ def test_work_after_the_client_left_is_wasted() -> None:
     assert (seen.spent_s, seen.wasted_s) == pytest.approx((0.018, 0.008))
 
 
+def test_what_a_step_in_progress_costs_is_not_left_out() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    # The client left during the next step, and nobody waits for the record of a long one.
+    assert engine_seconds(past, 0, client_left_ns=12 * MS) is None
+    past.add(batch(1, [Step(10, 3_010, [decode(0)])], left(0, 3_010)))
+    seen = engine_seconds(past, 0, client_left_ns=12 * MS)
+    assert seen is not None and seen.spent_s == pytest.approx(3.01)
+
+
 def test_prefill_after_a_preemption_is_wasted() -> None:
     past = history()
     again = Part(0, 0, prefill=20, recomputed=20)
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)]), Step(10, 20, [again])], arrived(0, 0)))
+    past.add(batch(1, [], left(0, 20)))
     seen = engine_seconds(past, 0)
     assert seen is not None
     assert (seen.spent_s, seen.wasted_s) == pytest.approx((0.02, 0.01))

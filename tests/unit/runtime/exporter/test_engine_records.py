@@ -50,6 +50,8 @@ def test_no_steps_cost_nothing() -> None:
 def test_savings_need_a_tested_model_and_a_cost_needs_all_steps() -> None:
     record = records("a")[0]
     record.admitted = Admitted(0, cached_tokens=50, lost_tokens=0)
+    assert engine_seconds([record], None, COST) is None
+    record.left_ns = 1
     assert engine_seconds([record], None, EQUAL_TOKENS).saved_by_prefix_s is None  # type: ignore[union-attr]
     assert engine_seconds([record], None, COST).saved_by_prefix_s == pytest.approx(0.005)  # type: ignore[union-attr]
     record.has_lost_steps = True
