@@ -48,11 +48,19 @@ class EngineAccount:
         self._shared_s = 0.0
         self._other_s = 0.0
         self._idle_told_ns = 0
+        self._known_until_ns = 0
         self._has_lost = False
 
     def lose_records(self) -> None:
-        """Count the time from the last recorded step to the next one as unrecorded."""
+        """Count the time from the last recorded step to the next one as unrecorded.
+
+        Idle time that `read` has returned stays idle time.
+        """
         self._has_lost = self._begin_ns is not None
+        if self._idle_since_ns is not None:
+            told_ns = max(0, self._idle_told_ns - self._idle_ns)
+            self._idle_ns += told_ns
+            self._known_until_ns = self._idle_since_ns + told_ns
         self._idle_since_ns = None
 
     def add_event(self, event: RequestEvent, num_live: int) -> None:
@@ -79,7 +87,8 @@ class EngineAccount:
         if self._begin_ns is None:
             self._begin_ns = begin_ns
         if self._has_lost:
-            self._unrecorded_ns += max(0, begin_ns - max(previous_end_ns, self._begin_ns))
+            known_ns = max(previous_end_ns, self._begin_ns, self._known_until_ns)
+            self._unrecorded_ns += max(0, begin_ns - known_ns)
             self._has_lost = False
         steps_ns = int((steps.end_ns - steps.begin_ns).sum())
         self._steps_ns += steps_ns

@@ -139,6 +139,19 @@ def test_lost_records_are_said_and_not_guessed(sequence: int, lost_steps: int) -
     assert later.spent_s > 0
 
 
+def test_idle_time_before_a_loss_stays_idle_and_is_not_unrecorded_too() -> None:
+    past = history()
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0), left(0, 10)))
+    night_ms = 8 * 3600 * 1000
+    assert read(past, night_ms).idle_s == pytest.approx(8 * 3600 - 2.01)
+    # The first batch of the morning is lost.
+    past.add(batch(2, [Step(night_ms + 500, night_ms + 510, [decode(9)])]))
+    seen = read(past, night_ms + 510)
+    assert seen.idle_s == pytest.approx(8 * 3600 - 2.01)
+    assert seen.unrecorded_s == pytest.approx(2.5)
+    assert seen.total_s == pytest.approx((night_ms + 510) / 1e3)
+
+
 def test_a_request_whose_end_was_lost_does_not_keep_the_engine_busy() -> None:
     past = history()
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
