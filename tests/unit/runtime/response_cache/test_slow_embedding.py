@@ -15,6 +15,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from evenkeel import spans
 from evenkeel.embedding import Encoder, Vectors, load_encoder
+from evenkeel.spans import Status
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest, Refusal
 from evenkeel_runtime.response_cache.audit import AuditLog
@@ -176,6 +177,21 @@ async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
 class FailingEncoder(SlowEncoder):
     def encode(self, text: str) -> Vectors:
         raise MemoryError(text)
+
+
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT, HitMode.SHADOW])
+async def test_an_embedding_that_fails_costs_nobody_an_answer(mode: HitMode) -> None:
+    server = Server(mode, FailingEncoder(), 10)
+    errors: list[Exception] = []
+    server.notebook.record_internal_error = errors.append  # type: ignore[method-assign]
+    await server.know("How do I return an item?")
+    await server.ask(ASKED)
+    await server.settle()
+    (seen,) = server.notebook.seen
+    assert (seen.status, seen.response_cache in ("miss", "draft")) == (Status.OK, True)
+    assert server.cache.counts.stored == 2
+    assert {type(error) for error in errors} == {MemoryError}
+    await server.cache.close()
 
 
 class FailingModel(Model):
