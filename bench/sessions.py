@@ -137,7 +137,7 @@ def observe(session: Session, place: int) -> Observation:
         body = {"messages": [{"role": role, "content": text} for role, text in turn.messages]}
         seen.message_digests = digest(json.dumps(body).encode())
         seen.prompt = pack_tokens(map(ord, "".join(text for _, text in turn.messages)))
-        seen.answer_head = pack_tokens(map(ord, turn.answer[:16]))
+        seen.answer = pack_tokens(map(ord, turn.answer[:16]))
     return seen
 
 

@@ -12,14 +12,17 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
+from evenkeel.otlp_target import METRICS, PROTOCOL_GRPC, TRACES, OtlpTarget
 
 # OTLP specification, "Failures": only these may be retried.
 _RETRYABLE_HTTP = (429, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # For senders that wait for the answer: total attempts, and the longest wait between two.
 MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
-_GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_GRPC_METHODS = {
+    TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ def _open_grpc(target: OtlpTarget) -> Send:
         channel = grpc.secure_channel(parts.netloc, credentials, compression=compression)
     else:
         channel = grpc.insecure_channel(parts.netloc, compression=compression)
-    export = channel.unary_unary(_GRPC_METHOD)
+    export = channel.unary_unary(_GRPC_METHODS[target.signal])
 
     def send(body: bytes, num_spans: int) -> Delivery:
         try:
@@ -134,7 +137,10 @@ def _open_grpc(target: OtlpTarget) -> Send:
 
 
 def _num_rejected(answer: bytes) -> int:
-    """Return how many spans the receiver rejected; 0 if its answer does not say."""
+    """Return how many spans the receiver rejected; 0 if its answer does not say.
+
+    The answers to metrics have the same form.
+    """
     try:
         response = ExportTraceServiceResponse.FromString(answer)
     except DecodeError:

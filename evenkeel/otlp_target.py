@@ -6,7 +6,7 @@ Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter" and "Envi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
 from evenkeel.errors import ConfigurationError
@@ -17,6 +17,9 @@ DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
 DEFAULT_SERVICE_NAME = "evenkeel-runtime"
 PROTOCOL_HTTP = "http/protobuf"
 PROTOCOL_GRPC = "grpc"
+
+
+TRACES, METRICS = "traces", "metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class OtlpTarget:
         is_compressed: Whether bodies are sent as gzip.
         certificate: CA file to trust instead of the system's.
         resource: Attributes of the sender.
+        signal: `traces` or `metrics`.
+        has_metrics: Whether the receiver may be sent metrics as well.
     """
 
     url: str
@@ -40,6 +45,20 @@ class OtlpTarget:
     is_compressed: bool = False
     certificate: str | None = None
     resource: Mapping[str, str] = field(default_factory=dict)
+    signal: str = TRACES
+    has_metrics: bool = True
+
+    def for_metrics(self) -> OtlpTarget | None:
+        """Return the same receiver's target for metrics; None if it is to be sent none.
+
+        There is none where only the address for traces is known.
+        """
+        if not self.has_metrics:
+            return None
+        if self.protocol == PROTOCOL_GRPC:
+            return replace(self, signal=METRICS)
+        base, path, _ = self.url.rpartition("/v1/traces")
+        return replace(self, url=f"{base}/v1/metrics", signal=METRICS) if path else None
 
 
 def is_export_enabled(otel: Mapping[str, str]) -> bool:
@@ -73,6 +92,7 @@ def read_target(otel: Mapping[str, str], endpoint: str | None = None) -> OtlpTar
         is_compressed=compression == "gzip",
         certificate=_signal(otel, "CERTIFICATE"),
         resource=read_resource(otel),
+        has_metrics=otel.get("OTEL_METRICS_EXPORTER", "").strip().lower() != "none",
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fixtures.equipped_server import EquippedServer, run_equipped_server
 from tests.fixtures.otlp_receiver import OtlpReceiver
-from tests.fixtures.served_model import ServedModel, serve
+from tests.fixtures.served_model import WITH_TOOLS, ServedModel, serve
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +14,9 @@ def served_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedMod
     """The demo model on a real `evenkeel serve`; its spans go to a receiver in this process."""
     receiver = OtlpReceiver()
     try:
-        with serve(tmp_path_factory.mktemp("served"), receiver) as served:
+        folder = tmp_path_factory.mktemp("served")
+        stall = {"EVENKEEL_RUNTIME_STALL_AFTER_S": "1"}
+        with serve(folder, receiver, *WITH_TOOLS, settings=stall) as served:
             yield served
     finally:
         receiver.stop()

@@ -124,6 +124,9 @@ SELECT
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
     accurateCastOrNull(numbers[13], 'UInt32') AS reasoning_tokens,
+    -- Who reports no reasoning had none, or includes it in what the user sees.
+    if(isNull(numbers[3]), NULL,
+        toUInt32(greatest(ifNull(numbers[3], 0.) - ifNull(numbers[13], 0.), 0.))) AS visible_tokens,
     numbers[14] AS given_cost,
     numbers[6] AS queue_s,
     numbers[7] AS prefill_s,

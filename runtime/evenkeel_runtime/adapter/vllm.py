@@ -21,9 +21,9 @@ from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.refused_flags import refuse_parsed_flags
 from evenkeel_runtime.request.hook import EngineReader
-from evenkeel_runtime.request.trace import EngineRun, EngineTimes
+from evenkeel_runtime.request.trace import MAX_KEPT, EngineRun, EngineTimes
 from evenkeel_runtime.wire.frames import EngineSetup
-from evenkeel_runtime.wire.observation import ANSWER_HEAD_TOKENS, Observation, pack_tokens
+from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
 # Seconds allowed for open responses once the engine has stopped.
 _GRACE_S = 1
@@ -145,8 +145,10 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
         completions = output.outputs
         if not isinstance(completions, list):
             return 0  # A pooling output has no tokens.
-        if len(run.answer_head) < ANSWER_HEAD_TOKENS and completions:
-            run.answer_head += completions[0].token_ids[:ANSWER_HEAD_TOKENS]
+        if completions:
+            run.kept.append(completions[0].token_ids)
+            if len(run.kept) == MAX_KEPT:
+                run.pack_answer()
         num_tokens = 0
         for completion in completions:
             num_tokens += len(completion.token_ids)

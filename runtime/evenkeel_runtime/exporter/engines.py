@@ -14,9 +14,11 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
 from evenkeel.otlp_sender import open_sender
 from evenkeel_runtime.exporter.explainer import MAX_BYTES, MAX_REQUESTS, Explainer
+from evenkeel_runtime.exporter.in_flight_export import InFlightExport
 from evenkeel_runtime.exporter.step_export import StepExport
 from evenkeel_runtime.exporter.step_reader import StepReader
 from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
+from evenkeel_runtime.wire.in_flight import SharedInFlight
 from evenkeel_runtime.wire.snapshot import SharedSnapshot
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _SNAPSHOT_INTERVAL_S = 0.5
 _EXPORT_INTERVAL_S = 1.0
+_GAUGES_INTERVAL_S = 5.0
 
 
 class EngineTelemetry:
@@ -49,12 +52,17 @@ class EngineTelemetry:
         if self._reader is not None:
             send = open_sender(config.target)
             self._steps = StepExport(self._reader, config.target, config.model, send)
+        self._gauges = _open_gauges(config)
         self._errors = ErrorGuard(logger.error, "cannot update /metrics: %r")
         self._should_stop = threading.Event()
-        # Two threads: a hanging collector must not make `/metrics` stale.
+        # Several threads: a hanging collector must not make `/metrics` stale.
         self._threads = [
             threading.Thread(target=work, name=f"evenkeel-{name}", daemon=True)
-            for name, work in (("figures", self._show_figures), ("runs", self._send_runs))
+            for name, work in (
+                ("figures", self._show_figures),
+                ("runs", self._send_runs),
+                ("gauges", self._send_gauges),
+            )
         ]
 
     def __enter__(self) -> Self:
@@ -87,6 +95,12 @@ class EngineTelemetry:
             self._steps.export()
         self._steps.export()
 
+    def _send_gauges(self) -> None:
+        if self._gauges is None:
+            return
+        while not self._should_stop.wait(_GAUGES_INTERVAL_S):
+            self._gauges.export()
+
     def _write_snapshot(self) -> None:
         if self._snapshot is None:
             return
@@ -95,6 +109,13 @@ class EngineTelemetry:
             self._snapshot.write(self.explainer.read_snapshot(dropped))
         except Exception as error:
             self._errors.record(error)
+
+
+def _open_gauges(config: ExporterConfig) -> InFlightExport | None:
+    target = config.target.for_metrics()
+    if target is None or config.in_flight_fd < 0:
+        return None
+    return InFlightExport(SharedInFlight(config.in_flight_fd).read, target, open_sender(target))
 
 
 def _start_reader(address: str | None) -> StepReader | None:

@@ -209,7 +209,7 @@ class Exporter:
             self._explainer.explain(requests)
         for request in requests:
             self._sessions.find(request.seen)
-            request.complete(self._config.max_emissions, self._config.setup)
+            request.complete(self._config.max_emissions, self._config.setup, self._config.marks)
             if self._explainer is not None:
                 self._explainer.keep(request)
         body = build_request(batch, self._config.target.resource)

@@ -9,13 +9,15 @@ from typing import Self
 
 from evenkeel.latency import Emissions, TokenLatency, measure
 from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, Status
+from evenkeel_runtime.exporter.answer_tokens import repeated_share, split_answer
 from evenkeel_runtime.exporter.draft_counts import count_by_emission, count_by_position
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import RequestPhases, find_phases
-from evenkeel_runtime.wire.frames import EngineSetup
+from evenkeel_runtime.wire.frames import AnswerMarks, EngineSetup
 from evenkeel_runtime.wire.observation import Observation
 
 NewId = Callable[[int], bytes]
+_NO_MARKS = AnswerMarks()
 
 
 @dataclass(slots=True)
@@ -43,13 +45,19 @@ class FinishedRequest:
         trace_id = new_id(16) if seen.parent is None else seen.parent.trace_id
         return cls(seen, trace_id, new_id(8), find_phases(seen))
 
-    def complete(self, max_emissions: int, setup: EngineSetup | None = None) -> None:
+    def complete(
+        self,
+        max_emissions: int,
+        setup: EngineSetup | None = None,
+        marks: AnswerMarks = _NO_MARKS,
+    ) -> None:
         """Derive the remaining fields from the data of the server and the engine's steps.
 
         Args:
             max_emissions: Longest emission series to keep; a longer one is merged down to it.
                 Latency is computed before that, so it does not depend on this limit.
             setup: How the engine computes; None if unknown.
+            marks: How to read the tokens of its answers.
         """
         if setup is not None:
             self.seen.dtype, self.seen.kv_cache_dtype = setup.dtype, setup.kv_cache_dtype
@@ -57,12 +65,44 @@ class FinishedRequest:
             self.seen.pipeline_parallel = setup.pipeline_parallel
         if self.seen.parent is not None:
             self.seen.parent_span_id = self.seen.parent.span_id.hex()
+        _read_answer(self.seen, self.phases, marks)
         _complete(self.seen, self.phases, max_emissions, self.explanation)
         if self.explanation is not None:
             self.explanation.fill(self.seen)
         if self.seen.status is Status.ABORTED and not self.seen.delivered_tokens:
             # The client got nothing of what was computed for it.
             self.seen.engine_wasted_s = self.seen.engine_s
+
+
+def _read_answer(seen: Observation, found: RequestPhases, marks: AnswerMarks) -> None:
+    """Fill in what the tokens of the answer say, and drop them; before its series is merged."""
+    answer, seen.answer = seen.answer, b""
+    if not answer:
+        return
+    seen.repeated_share = repeated_share(answer)
+    split = split_answer(answer, marks, seen.opens_in_reasoning)
+    if split is None or seen.num_sequences > 1:
+        # Counts of one sequence would not fit those of all.
+        return
+    is_whole = len(answer) // 4 >= (seen.output_tokens or 0)
+    if is_whole or split.first_visible is not None:
+        seen.reasoning_tokens = split.reasoning_tokens
+    if is_whole:
+        seen.visible_tokens = split.visible_tokens
+    if split.first_visible is not None:
+        seen.visible_ttft_s = _find_time(seen, split.first_visible)
+        if seen.visible_ttft_s is None and not split.reasoning_tokens:
+            seen.visible_ttft_s = _latency(seen, found).ttft_s
+
+
+def _find_time(seen: Observation, place: int) -> float | None:
+    """Return when a token of the answer was emitted, in seconds since the arrival."""
+    num_tokens = 0
+    for time_ns, tokens in zip(seen.emission_ns, seen.emission_tokens, strict=True):
+        num_tokens += tokens
+        if num_tokens > place:
+            return (time_ns - seen.arrival_ns) / 1e9
+    return None
 
 
 def _complete(

@@ -15,7 +15,7 @@ from os import urandom
 from typing import TypeVar
 
 from evenkeel_runtime.exporter.record import NewId
-from evenkeel_runtime.wire.observation import Observation
+from evenkeel_runtime.wire.observation import ANSWER_HEAD_TOKENS, Observation
 
 HEADER, TRACE, CHAIN = "header", "trace", "chain"
 MAX_TRACES = 50_000
@@ -78,7 +78,7 @@ class SessionFinder:
         if chain:
             key = (owner, chain[-1][0])
             turns = [*self._turns.get(key, ()), _Turn(
-                seen.session_id, len(seen.prompt), seen.answer_head
+                seen.session_id, len(seen.prompt), seen.answer[: 4 * ANSWER_HEAD_TOKENS]
             )]  # fmt: skip
             _remember(self._turns, key, turns[-_MAX_SAME:], self._max_prompts)
 

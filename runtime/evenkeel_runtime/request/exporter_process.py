@@ -31,7 +31,7 @@ class ExporterProcess:
 
     def __init__(self, config: ExporterConfig) -> None:
         self._config = config
-        fds = (config.counters_fd, config.snapshot_fd)
+        fds = (config.counters_fd, config.snapshot_fd, config.in_flight_fd)
         self._inherited = tuple(fd for fd in fds if fd >= 0)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1

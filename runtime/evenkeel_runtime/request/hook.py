@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,9 @@ _MAX_LEARNING_S = 5.0
 async def enter_engine(run: EngineRun, options: dict[str, Any]) -> None:
     """Wait for the request's turn if control queues it, and record when it was submitted."""
     if run.request is not None and run.request.door is not None:
+        run.is_at_gate = True
         await run.request.door.enter()
+        run.is_at_gate = False
         if run.request.visit is not None:
             # Its lateness is known now that the gate has admitted it.
             options["priority"] = run.request.visit.priority
@@ -73,6 +76,7 @@ class RequestHook:
     Attributes:
         has_cache: Whether responses may come from the response cache.
         compressor: Shortens prompts, if compression is enabled.
+        running: The runs that have begun and not ended.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class RequestHook:
         # Keyed by our own numbers: clients choose request ids and may reuse them.
         self._unfinished: dict[int, tuple[EngineRun, int]] = {}
         self._num_unfinished = 0
+        self.running: dict[int, EngineRun] = {}
         self.speculation: SpeculationServer | None = None
 
     def start_run(
@@ -119,6 +124,9 @@ class RequestHook:
             cache_salt=cache_salt,
             cache={} if request is None else dict(request.compression),
         )
+        if (getattr(params, "n", 1) or 1) > 1:
+            # Their outputs take turns.
+            run.kept = deque(maxlen=0)
         if request is not None:
             request.runs.append(run)
         self._guard(name_tenant, run)
@@ -131,6 +139,7 @@ class RequestHook:
     ) -> AsyncGenerator[Any, None]:
         """Yield the engine's outputs, recording the time and token count of each."""
         run.has_started = True
+        self.running[id(run)] = run
         add_time, add_tokens = run.emission_ns.append, run.emission_tokens.append
         record_output, speculation, is_streamed = (
             self._reader.record_output,
@@ -161,6 +170,7 @@ class RequestHook:
             raise
         finally:
             run.end_ns = monotonic_ns()
+            self.running.pop(id(run), None)
             if speculation is not None:
                 self._guard(speculation.end_run, run)
             try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from asyncio import Future
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import chain
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +17,7 @@ from evenkeel.spans import Status
 from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
-from evenkeel_runtime.wire.observation import Observation, pack_tokens
+from evenkeel_runtime.wire.observation import MAX_ANSWER_TOKENS, Observation
 
 if TYPE_CHECKING:
     from evenkeel_runtime.control.door import Door
@@ -25,6 +28,8 @@ _SHED_ERRORS = ("QueueOverflowError", "MaxQueuedTokensError")
 # vLLM's errors, and control's own reasons (runtime/evenkeel_runtime/control/admission.py).
 _SHED = (*_SHED_ERRORS, "shed", "quota", "queue_deadline", "kv_share")
 _HTTP_TOO_MANY_REQUESTS = 429
+# Outputs whose tokens are kept before they are packed.
+MAX_KEPT = 256
 # The operation if the engine is called from an unknown path.
 OPERATION_UNKNOWN = "generate_content"
 
@@ -48,11 +53,14 @@ class EngineRun:
         request: The HTTP request it belongs to, if any.
         is_streamed: Whether tokens are streamed or delivered all at the end.
         submitted_ns: When it was submitted to the engine.
+        is_at_gate: Whether control holds it before the engine.
         is_cut: Whether control allows a shorter answer than the client asked for.
         cache_salt: Isolates its prefix in vLLM's cache; None if shared.
         emission_ns: Time of each emission.
         emission_tokens: New tokens in each.
-        answer_head: The first tokens of its first sequence.
+        kept: Tokens of its latest outputs, until they are packed; a sink if it has several answers.
+        answer: The first tokens of the answer, packed.
+        opens_in_reasoning: Whether its prompt ends inside the model's reasoning.
         last_output: vLLM's latest output, read once at the end of the run.
         num_final_tokens: Tokens of the final output, if not streamed.
         finish_reason: Why its first sequence ended.
@@ -78,6 +86,7 @@ class EngineRun:
     arrival_ns: int
     arrival_unix_ns: int
     submitted_ns: int | None = None
+    is_at_gate: bool = False
     is_cut: bool = False
     cache_salt: str | None = None
     has_started: bool = False
@@ -85,7 +94,9 @@ class EngineRun:
     emission_ns: list[int] = field(default_factory=list)
     emission_tokens: list[int] = field(default_factory=list)
     last_output: Any = None
-    answer_head: list[int] = field(default_factory=list)
+    kept: list[Sequence[int]] | deque[Sequence[int]] = field(default_factory=list)
+    answer: array[int] = field(default_factory=lambda: array("I"))
+    opens_in_reasoning: bool = False
     num_final_tokens: int = 0
     finish_reason: str | None = None
     drafted_by_step: list[int] | None = None
@@ -103,6 +114,15 @@ class EngineRun:
     hold_starts_ns: dict[str, int] = field(default_factory=dict)
     learning: Future[Any] | None = None
     end_ns: int | None = None
+
+    def pack_answer(self) -> array[int]:
+        """Pack the kept tokens, which costs less for many outputs at once; return all so far."""
+        if len(self.answer) < MAX_ANSWER_TOKENS:
+            self.answer.extend(chain.from_iterable(self.kept))
+            self.kept.clear()
+        else:
+            self.kept = deque(maxlen=0)
+        return self.answer
 
     def count_tokens(self) -> int:
         """Return its input and output tokens, as known from the outputs so far."""
@@ -134,6 +154,8 @@ class HttpRequest:
         input_messages: The input in OpenTelemetry's form, set at the end of the response.
         output_messages: The answer in the same form.
         message_digests: Digests of its messages (conversation.py), set at the end of the response.
+        tool_calls_failed: Tool calls of its answer that did not parse; None if no tools were
+            offered.
     """
 
     operation: str
@@ -158,6 +180,7 @@ class HttpRequest:
     input_messages: str | None = None
     output_messages: str | None = None
     message_digests: bytes = b""
+    tool_calls_failed: int | None = None
 
     def count_tokens(self) -> int:
         """Return the input and output tokens of its runs, as known from the outputs so far."""
@@ -235,7 +258,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
             seen.input_messages = request.input_messages
             seen.output_messages = request.output_messages
             seen.message_digests = request.message_digests
-            seen.answer_head = pack_tokens(run.answer_head)
+            seen.tool_calls_failed = request.tool_calls_failed
     read_engine(run, seen)
     if run.is_from_cache:
         _leave_out_engine(seen, run.end_ns or end_ns)
@@ -273,6 +296,7 @@ def _leave_out_engine(seen: Observation, answered_ns: int) -> None:
     at_ns = seen.emission_ns[0] if seen.emission_ns else answered_ns
     seen.reached_engine = False
     seen.output_tokens = seen.cached_tokens = seen.delivered_tokens = seen.scheduled_ns = None
+    seen.answer = b""
     seen.first_token_ns = seen.last_token_ns = at_ns
     seen.emission_ns = seen.emission_tokens = []
     seen.drafted_by_step = seen.accepted_by_step = None

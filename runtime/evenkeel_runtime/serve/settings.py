@@ -55,6 +55,13 @@ class RuntimeSettings(Settings):
     max_emissions: int = Field(
         default=2048, ge=2, description="maximum length of the emission series on a span"
     )
+    stall_after_s: float = Field(
+        default=10.0,
+        ge=0.1,
+        le=3600,
+        description="a request in the engine without a token for longer has stalled, or for ten of "
+        "its own mean gaps if those are longer, in seconds",
+    )
     explain_text: bool = Field(
         default=False,
         description="show the text around a prompt divergence in /why, to its own tenant only",

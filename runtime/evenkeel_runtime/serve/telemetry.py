@@ -21,16 +21,20 @@ from evenkeel.spans import (
     ENGINE_TENSOR_PARALLEL,
 )
 from evenkeel_runtime.adapter import vllm as vllm_adapter
+from evenkeel_runtime.adapter.answer_marks import read_marks, with_answers
+from evenkeel_runtime.adapter.answer_parser import watch_parsers
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.compression.compressor import Compressor
 from evenkeel_runtime.compression.metrics import CompressionMetrics
 from evenkeel_runtime.request.exporter_process import ExporterProcess
-from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.hook import EngineReader, RequestHook
+from evenkeel_runtime.request.in_flight import InFlightWatch
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
 from evenkeel_runtime.request.why import WhyClient
 from evenkeel_runtime.serve.control import ControlHook, open_control
 from evenkeel_runtime.serve.engine_metrics import EngineMetrics
 from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
+from evenkeel_runtime.serve.in_flight_metrics import InFlightMetrics
 from evenkeel_runtime.serve.metric_aliases import MetricAliases
 from evenkeel_runtime.serve.own_pages import OWN_PAGES
 from evenkeel_runtime.serve.settings import RuntimeSettings
@@ -38,6 +42,7 @@ from evenkeel_runtime.serve.speculation import build_server
 from evenkeel_runtime.serve.step_channel import STEP_HOOK, StepChannel, join_steps
 from evenkeel_runtime.wire.counters import SharedCounts
 from evenkeel_runtime.wire.frames import EngineSetup, ExporterConfig
+from evenkeel_runtime.wire.in_flight import SharedInFlight
 from evenkeel_runtime.wire.snapshot import SharedSnapshot
 
 if TYPE_CHECKING:
@@ -107,6 +112,7 @@ class Telemetry:
         # The first is innermost: our pages stay behind the user's middleware.
         args.middleware = [OWN_PAGES, *args.middleware, vllm_adapter.MIDDLEWARE]
         self._is_drafting: bool | None = None
+        self._watch: InFlightWatch | None = None
 
     def watch_speculation(self, is_drafting: bool) -> None:
         """Expose the speculation hook's metrics, or, if it is not drafting, that it cannot."""
@@ -120,9 +126,11 @@ class Telemetry:
         """
         settings = self._settings
         setup = vllm_adapter.read_setup(engine)
+        marks = read_marks(engine)
         target = replace(self._target, resource={**describe_setup(setup), **self._target.resource})
         counts = SharedCounts.create()
         snapshot = SharedSnapshot.create()
+        in_flight = SharedInFlight.create()
         steps = self._steps
         exporter = ExporterProcess(
             ExporterConfig(
@@ -133,10 +141,12 @@ class Telemetry:
                 flush_timeout_s=settings.flush_timeout_s,
                 max_emissions=settings.max_emissions,
                 snapshot_fd=snapshot.file_descriptor,
+                in_flight_fd=in_flight.file_descriptor,
                 steps_address=None if steps is None else steps.steps_address,
                 why_address=None if steps is None else steps.why_address,
                 model=self._model,
                 setup=setup,
+                marks=marks,
             )
         )
         exporter.start()
@@ -147,11 +157,15 @@ class Telemetry:
         REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))
         REGISTRY.register(MetricAliases(REGISTRY))
         reader = vllm_adapter.make_reader(lambda: engine, self._strips_speculation)
+        reader = with_answers(reader, marks)
         if steps is not None:
             decode = vllm_adapter.make_decoder(engine) if settings.explain_text else None
             self._why = WhyClient(steps.why_address, decode)
         hook = RequestHook(recorder, reader, self._model, self._why, settings.record_content)
         self._hook = hook
+        self._watch = self._start_watch(hook, reader, in_flight)
+        if not watch_parsers():
+            logger.warning("tool calls that do not parse are not counted: unsupported vLLM version")
         if self._compression is not None:
             count_tokens = vllm_adapter.make_token_counter(engine)
             hook.compressor = Compressor(self._compression, count_tokens)
@@ -160,6 +174,20 @@ class Telemetry:
             hook.speculation = build_server(engine, recorder, self._is_drafting)
         control = None if self._control is None else self._control.start(engine, self._target)
         return ObservedEngine(engine, hook, control, self._wrap_cache(engine, hook))
+
+    def _start_watch(
+        self, hook: RequestHook, reader: EngineReader, memory: SharedInFlight
+    ) -> InFlightWatch:
+        watch = InFlightWatch(
+            memory,
+            lambda: list(hook.running.values()),
+            reader.find_times,
+            self._settings.stall_after_s,
+            hook.recorder.record_internal_error,
+        )
+        REGISTRY.register(InFlightMetrics(watch.read))
+        watch.start()
+        return watch
 
     def _wrap_cache(self, engine: Any, hook: RequestHook) -> CachedEngine | None:
         if self._cache is None:
@@ -177,6 +205,9 @@ class Telemetry:
         """Send the remaining spans within the flush timeout, and stop the exporter."""
         if self._control is not None:
             self._control.close()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         # The hook references vLLM's engine, which must end before Python exits.
         hook, self._hook = self._hook, None
         if hook is not None:

@@ -28,6 +28,23 @@ class EngineSetup:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerMarks:
+    """How to read the tokens of a model's answers.
+
+    Attributes:
+        reasons: Whether the model may reason before it answers.
+        opens: Tokens that begin its reasoning; empty if unknown.
+        closes: Tokens that end it.
+        silent: Tokens that show nothing: special ones and blanks.
+    """
+
+    reasons: bool = False
+    opens: tuple[int, ...] = ()
+    closes: tuple[int, ...] = ()
+    silent: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class ExporterConfig:
     """Configuration of the exporter process.
 
@@ -39,10 +56,12 @@ class ExporterConfig:
         flush_timeout_s: How long to keep sending after the input has ended.
         max_emissions: Longest emission series kept on a span.
         snapshot_fd: Inherited descriptor of the snapshot for `/metrics`; -1 for none.
+        in_flight_fd: Inherited descriptor of the requests in the engine; -1 for none.
         steps_address: Address to receive step records on; None without the step hook.
         why_address: Address to answer queries about requests on; None without the step hook.
         model: The served model name.
         setup: How the engine computes.
+        marks: How to read the tokens of its answers.
     """
 
     target: OtlpTarget
@@ -52,7 +71,9 @@ class ExporterConfig:
     flush_timeout_s: float
     max_emissions: int
     snapshot_fd: int = -1
+    in_flight_fd: int = -1
     steps_address: str | None = None
     why_address: str | None = None
     model: str = ""
     setup: EngineSetup = EngineSetup()
+    marks: AnswerMarks = AnswerMarks()

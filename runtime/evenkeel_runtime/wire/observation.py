@@ -17,6 +17,8 @@ LEAST_HOLD_S = 1e-4
 MAX_COMPARED_TOKENS = 8192
 # Leading tokens of an answer by which the next prompt of its conversation is recognised.
 ANSWER_HEAD_TOKENS = 16
+# Leading tokens of an answer in which reasoning and repetition are looked for.
+MAX_ANSWER_TOKENS = 1 << 16
 
 
 class CanaryResult(msgspec.Struct, frozen=True, kw_only=True, tag="canary"):
@@ -56,7 +58,9 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
             for comparison only, they never leave this machine.
         message_digests: Digest of each of its messages, 8 bytes (request/conversation.py); empty if
             the caller named its session.
-        answer_head: The first token ids of the answer, packed as `prompt`.
+        answer: Token ids of the start of the first sequence, packed as `prompt`; the exporter
+            counts them and drops them.
+        opens_in_reasoning: Whether the prompt ends inside the model's reasoning.
         cache_salt: Salt that separates its prefix from others' in vLLM's cache, if any.
         scheduled_ns: When the engine first scheduled it; None if it never did.
         first_token_ns: The engine's own time of the first token; None without one.
@@ -85,7 +89,8 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
     hold_starts_ns: Mapping[str, int] = {}
     prompt: bytes = b""
     message_digests: bytes = b""
-    answer_head: bytes = b""
+    answer: bytes = b""
+    opens_in_reasoning: bool = False
     cache_salt: str | None = None
     scheduled_ns: int | None = None
     first_token_ns: int | None = None
@@ -140,12 +145,12 @@ def decode(data: bytes) -> Observation | CanaryResult:
     return _DECODER.decode(data)
 
 
-def pack_tokens(tokens: Iterable[int]) -> bytes:
-    """Return the start of a prompt as 4 bytes per token, in native byte order.
+def pack_tokens(tokens: Iterable[int], max_tokens: int = MAX_COMPARED_TOKENS) -> bytes:
+    """Return the start of a prompt or answer as 4 bytes per token, in native byte order.
 
-    Empty if an id does not fit: such a prompt is not compared.
+    Empty if an id does not fit: such a text is not compared.
     """
     try:
-        return array("I", islice(tokens, MAX_COMPARED_TOKENS)).tobytes()
+        return array("I", islice(tokens, max_tokens)).tobytes()
     except (OverflowError, TypeError):
         return b""

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import struct
-import tempfile
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
-
-import msgspec
 
 from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
+from evenkeel_runtime.wire.shared_message import SharedMessage
 
 # Upper bounds of the step-duration histogram in seconds, from a small CPU model to a long prefill.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-_SIZE = 1 << 18
-# Write count, whose parity selects the half with the newest snapshot, and its length.
-_HEAD = struct.Struct("=QI")
-_HALF = (_SIZE - 64) // 2
-_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,58 +158,8 @@ class Snapshot:
     server: Sequence[ServerHistogram] = field(default_factory=list)
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Snapshot)
+class SharedSnapshot(SharedMessage[Snapshot]):
+    """The snapshot's memory; only the exporter process writes."""
 
-
-class SharedSnapshot:
-    """One snapshot in shared memory: one process writes, any may read, without locks.
-
-    The writer fills the older half and then marks it as the newest; a reader that was overtaken
-    reads again.
-    """
-
-    def __init__(self, file_descriptor: int) -> None:
-        self.file_descriptor = file_descriptor
-        self._memory = mmap.mmap(file_descriptor, _SIZE)
-
-    @classmethod
-    def create(cls) -> Self:
-        """Return an empty snapshot in an unnamed file."""
-        with tempfile.TemporaryFile(buffering=0) as file:
-            file.truncate(_SIZE)
-            return cls(os.dup(file.fileno()))
-
-    def write(self, snapshot: Snapshot) -> None:
-        """Replace the snapshot; only the exporter process may call this.
-
-        Raises:
-            ValueError: If it is too large; the previous one stays.
-        """
-        data = _ENCODER.encode(snapshot)
-        if len(data) > _HALF:
-            raise ValueError(f"snapshot too large: {len(data)} bytes, the limit is {_HALF}")
-        number = _HEAD.unpack_from(self._memory)[0] + 1
-        start = 64 + number % 2 * _HALF
-        self._memory[start : start + len(data)] = data
-        _HEAD.pack_into(self._memory, 0, number, len(data))
-
-    def read(self) -> Snapshot | None:
-        """Return the newest snapshot; None before the first."""
-        for _ in range(_ATTEMPTS):
-            number, size = _HEAD.unpack_from(self._memory)
-            if not number:
-                return None
-            start = 64 + number % 2 * _HALF
-            data = bytes(self._memory[start : start + size])
-            if _HEAD.unpack_from(self._memory) == (number, size):
-                try:
-                    return _DECODER.decode(data)
-                except msgspec.DecodeError:
-                    continue
-        return None
-
-    def close(self) -> None:
-        """Unmap the memory; other processes keep their mapping."""
-        self._memory.close()
-        os.close(self.file_descriptor)
+    message_type = Snapshot
+    size = 1 << 18

@@ -106,3 +106,25 @@ def test_a_header_without_a_value_is_refused_without_showing_it() -> None:
     with pytest.raises(ConfigurationError, match="HEADERS: an item is not name=value") as refused:
         read_target({"OTEL_EXPORTER_OTLP_HEADERS": "s3cret"})
     assert "s3cret" not in str(refused.value)
+
+
+FOR_METRICS = {
+    "beside the traces": ({}, "http://127.0.0.1:4318/v1/metrics"),
+    "below a path": (
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c/otlp"}, "https://c/otlp/v1/metrics",
+    ),
+    "over gRPC, the same address": (
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://127.0.0.1:4317",
+    ),
+    "none beside an address for traces only": (
+        {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/custom"}, None,
+    ),
+    "none if switched off": ({"OTEL_METRICS_EXPORTER": "none"}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("otel", "url"), FOR_METRICS.values(), ids=FOR_METRICS)
+def test_where_metrics_go(otel: dict[str, str], url: str | None) -> None:
+    target = read_target(otel).for_metrics()
+    assert (None if target is None else target.url) == url
+    assert target is None or target.signal == "metrics"

@@ -18,7 +18,7 @@ from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.page import selection
 from evenkeel_dashboard.model.compression import compression_words
 from evenkeel_dashboard.pages.request.delays import canary_words, prefix_miss, rivals
-from evenkeel_dashboard.pages.request.model import gap_words
+from evenkeel_dashboard.pages.request.model import answer_facts, gap_words
 from evenkeel_dashboard.pages.request.token_model import Attributes
 
 _HERE = Path(__file__).parent
@@ -117,6 +117,7 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("output tokens", tokens("output_tokens")),
         ("wasted tokens", _wasted_words(row)),
         ("cost", _cost_words(row)),
+        *answer_facts(row),
         ("drafted tokens", wording.count(row["drafted_tokens"]) if is_drafted else off),
         ("accepted tokens", wording.count(row["accepted_tokens"]) if is_drafted else off),
         ("response cache", row["response_cache"] or off),

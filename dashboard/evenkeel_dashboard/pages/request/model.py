@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,3 +151,23 @@ def gap_words(gap_s: float | None) -> str:
     """Return a typical gap between tokens in words; 0 needs a reason."""
     words = wording.seconds(gap_s)
     return f"{words} (tokens arrive several at a time)" if gap_s == 0 else words
+
+
+def answer_facts(row: Row) -> list[tuple[str, str]]:
+    """Return what the answer's tokens say of it, as far as it is known."""
+    texts: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "first visible token": ("visible_ttft_s", wording.seconds),
+        "reasoning tokens": ("reasoning_tokens", wording.count),
+        "visible tokens": ("visible_tokens", _visible_words),
+        "repeated": ("repeated_share", wording.percent),
+        "tool calls that did not parse": ("tool_calls_failed", wording.count),
+    }
+    return [
+        (name, words(row[column]))
+        for name, (column, words) in texts.items()
+        if row.get(column) is not None
+    ]
+
+
+def _visible_words(tokens: int) -> str:
+    return wording.count(tokens) if tokens else "none: the answer is empty"

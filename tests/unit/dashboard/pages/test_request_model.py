@@ -7,6 +7,7 @@ import pytest
 from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.model import (
     RequestPhase,
+    answer_facts,
     explanation,
     gap_words,
     ids_to_find,
@@ -111,3 +112,18 @@ def test_phases_that_the_sender_does_not_report_are_not_called_zero() -> None:
     assert sentence.startswith("The first token came after 1 s. It had 1,000 input tokens")
     assert nothing_drawn_words(row).endswith("is not reported by SGLang.")
     assert "neither the engine nor a cache" in nothing_drawn_words(request(source="evenkeel"))
+
+
+def test_what_the_tokens_of_the_answer_say_is_shown_as_far_as_it_is_known() -> None:
+    assert answer_facts(request()) == []
+    row = request(
+        visible_ttft_s=4.2, reasoning_tokens=900, visible_tokens=0, repeated_share=0.93,
+        tool_calls_failed=1,
+    )  # fmt: skip
+    assert answer_facts(row) == [
+        ("first visible token", "4.2 s"),
+        ("reasoning tokens", "900"),
+        ("visible tokens", "none: the answer is empty"),
+        ("repeated", "93%"),
+        ("tool calls that did not parse", "1"),
+    ]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.adapter.vllm import Probe, probe, read_engine, read_setup
+from evenkeel_runtime.adapter.vllm import Probe, make_reader, probe, read_engine, read_setup
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.wire.frames import EngineSetup
-from evenkeel_runtime.wire.observation import Observation
+from evenkeel_runtime.wire.observation import MAX_ANSWER_TOKENS, Observation
 
 
 def run(**fields: Any) -> EngineRun:
@@ -139,3 +139,24 @@ def test_tokens_made_after_the_last_output_count_for_an_aborted_stream() -> None
 def test_statistics_may_be_switched_off() -> None:
     facts = read(run(last_output=output(), is_streamed=False, num_final_tokens=4))
     assert (facts.output_tokens, facts.scheduled_ns) == (4, None)
+
+
+def read_outputs(one: EngineRun, *outputs: list[int]) -> None:
+    reader = make_reader(lambda: None, strips_speculation=False)
+    for tokens in outputs:
+        completion = SimpleNamespace(token_ids=tokens, finish_reason=None, index=0)
+        reader.record_output(one, output(outputs=[completion]))
+
+
+def test_the_tokens_of_an_answer_are_kept_in_order() -> None:
+    one = run()
+    read_outputs(one, *([number] for number in range(600)), [600, 601])
+    assert len(one.answer) == 512
+    assert list(one.pack_answer()) == list(range(602))
+
+
+def test_a_long_answer_keeps_its_start() -> None:
+    one = run()
+    read_outputs(one, *([7] * 1000 for _ in range(1000)))
+    assert MAX_ANSWER_TOKENS <= len(one.answer) < MAX_ANSWER_TOKENS + 256_000
+    assert len(one.kept) == 0

@@ -11,8 +11,8 @@ from evenkeel_runtime.ledger.charges import Ledger
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import find_phases
-from evenkeel_runtime.wire.frames import EngineSetup
-from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode, encode
+from evenkeel_runtime.wire.frames import AnswerMarks, EngineSetup
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode, encode, pack_tokens
 
 MS = 1_000_000
 ARRIVAL = 5_000 * MS
@@ -228,3 +228,56 @@ def test_an_observation_survives_the_pipe() -> None:
 def test_a_canarys_result_is_a_message_of_its_own() -> None:
     result = CanaryResult(of_request_id="r", unix_ns=1, result="match", num_tokens=3)
     assert decode(encode(result)) == result
+
+
+MARKS = AnswerMarks(True, (1,), (2,), frozenset({3}))
+
+
+def answered(*tokens: int, of: Observation = STREAMED, marks: AnswerMarks = MARKS) -> Observation:
+    seen = replace(of, answer=pack_tokens(tokens), output_tokens=len(tokens))
+    request = FinishedRequest.begin(seen)
+    request.complete(100, None, marks)
+    return request.seen
+
+
+def test_the_first_visible_token_is_timed_by_the_emission_that_had_it() -> None:
+    # Emissions of 1, 1 and 4 tokens.
+    record = answered(1, 2, 10, 11, 12, 3)
+    assert (record.reasoning_tokens, record.visible_tokens) == (0, 3)
+    assert (record.ttft_s, record.visible_ttft_s) == pytest.approx((0.04, 0.1))
+    record = answered(10, 11, 12, 13, 14, 3)
+    assert record.visible_ttft_s == record.ttft_s
+    attributes = answered(1, 7, 2, 10, 11, 3).to_attributes()
+    assert attributes["gen_ai.usage.reasoning.output_tokens"] == 1
+    assert attributes["evenkeel.visible_tokens"] == 2
+
+
+def test_an_answer_at_once_has_a_first_visible_token_unless_it_reasoned() -> None:
+    assert answered(10, 11, of=AT_ONCE).visible_ttft_s == answered(10, 11, of=AT_ONCE).ttft_s
+    assert answered(1, 7, 2, 10, of=AT_ONCE).visible_ttft_s is None
+
+
+def test_an_answer_cut_within_its_reasoning_is_empty() -> None:
+    record = answered(1, 7, 7, 7, 7, 7)
+    assert (record.reasoning_tokens, record.visible_tokens, record.visible_ttft_s) == (5, 0, None)
+
+
+def test_repetition_is_measured_and_the_tokens_are_dropped() -> None:
+    record = answered(*[10, 11] * 50)
+    assert record.repeated_share == pytest.approx(1 - 2 / 97)
+    assert record.answer == b""
+    assert "evenkeel.answer" not in record.to_attributes()
+    assert complete(STREAMED, 100).repeated_share is None
+
+
+def test_of_several_answers_only_the_repetition_of_the_first_is_known() -> None:
+    record = answered(*[10] * 6, of=replace(STREAMED, num_sequences=2))
+    assert record.repeated_share == pytest.approx(2 / 3)
+    assert (record.reasoning_tokens, record.visible_tokens, record.visible_ttft_s) == (None,) * 3
+
+
+def test_of_an_answer_that_is_not_all_there_no_count_is_given() -> None:
+    seen = replace(STREAMED, answer=pack_tokens([1, 7, 7]), output_tokens=6)
+    request = FinishedRequest.begin(seen)
+    request.complete(100, None, MARKS)
+    assert (request.seen.reasoning_tokens, request.seen.visible_tokens) == (None, None)

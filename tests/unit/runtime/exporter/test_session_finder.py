@@ -35,7 +35,7 @@ def turn(*texts: str, trace: bytes | None = None, answer: str = "", **more: Any)
         parent=None if trace is None else TraceParent(trace, b"s" * 8, 1),
         message_digests=digest(f'{{"messages": [{", ".join(parts)}]}}'.encode()),
         prompt=pack_tokens(ord(each) for each in "|".join((*texts, ""))),
-        answer_head=pack_tokens(map(ord, answer)),
+        answer=pack_tokens(map(ord, answer)),
         **more,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -351,3 +352,22 @@ async def test_finish_reasons_that_are_errors(finish_reason: str, error_type: st
     request.http_status = 200
     engine.hook.finish_request(request, refuse)
     assert [(s.status, s.error_type) for s in notebook.seen] == [(Status.ERROR, error_type)]
+
+
+async def test_a_run_is_in_flight_while_its_outputs_come() -> None:
+    engine, _ = observe(Engine(steps=2))
+    arrive()
+    outputs = engine.generate("p", object(), "r-1")
+    assert list(engine.hook.running) == []
+    await anext(outputs)
+    assert [run.request_id for run in engine.hook.running.values()] == ["r-1"]
+    await outputs.aclose()
+    assert list(engine.hook.running) == []
+
+
+async def test_of_several_answers_no_tokens_are_kept() -> None:
+    engine, _ = observe(Engine())
+    for n, expected in ((1, 1), (4, 0)):
+        run = engine.hook.start_run("r", SimpleNamespace(n=n))
+        run.kept.append([1])
+        assert len(run.kept) == expected
