@@ -7,7 +7,7 @@ tests/fixtures/agent_events.json.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -19,6 +19,7 @@ _CONTENT = {
     conventions.SYSTEM_INSTRUCTIONS,
     conventions.TOOL_DEFINITIONS,
 }
+CODEX_REQUEST = "codex.api_request"
 _KEPT = ("gen_ai.", "server.", "evenkeel.", "aws.", "azure.", "openai.")
 
 
@@ -27,6 +28,7 @@ class DescribedCall:
     """A call as an event describes it.
 
     `duration_ms` is None if it is unknown; `error` is a message, None if the call succeeded.
+    `ends` is the conversation whose latest begun request this is the end of.
     """
 
     name: str
@@ -34,6 +36,7 @@ class DescribedCall:
     kind: Span.SpanKind.ValueType = Span.SPAN_KIND_CLIENT
     duration_ms: str | None = None
     error: str | None = None
+    ends: str | None = None
 
 
 def number_of(text: str | None) -> float | None:
@@ -107,17 +110,31 @@ def _codex_request(event: Mapping[str, str]) -> DescribedCall | None:
 def _codex_stream(event: Mapping[str, str]) -> DescribedCall | None:
     """The end of a stream, complete or failed."""
     kind, error = event.get("event.kind", ""), event.get("error.message")
-    if kind != "response.completed" and error is None:
+    # Each event of the stream is reported, and its last one again with the answer's tokens.
+    if error is None and (kind != "response.completed" or "input_token_count" not in event):
         return None
+    ttft_ms = number_of(event.get("ttft_ms"))
     counts = {
         conventions.INPUT_TOKENS: event.get("input_token_count", ""),
         conventions.OUTPUT_TOKENS: event.get("output_token_count", ""),
         conventions.CACHED_TOKENS: event.get("cached_token_count", ""),
+        conventions.CACHE_WRITE_TOKENS: event.get("cache_write_token_count", ""),
         conventions.REASONING_TOKENS: event.get("reasoning_token_count", ""),
+        conventions.TIME_TO_FIRST_CHUNK: "" if ttft_ms is None else str(ttft_ms / 1e3),
         conventions.ERROR_TYPE: "" if error is None else kind or "stream",
     }
     # Its duration is the wait for this last event, not the request's.
-    return _request({**event, "duration_ms": ""}, "openai", counts, error=error)
+    call = _request({**event, "duration_ms": ""}, "openai", counts, error=error)
+    return replace(call, ends=_session_of(event))
+
+
+def begins(name: str, event: Mapping[str, str]) -> str | None:
+    """Return the conversation whose request an event says was sent, None for other events."""
+    if name != CODEX_REQUEST or "error.message" in event:
+        return None
+    if not event.get("http.response.status_code", "").startswith("2"):
+        return None
+    return _session_of(event) or None
 
 
 def _request(
@@ -192,7 +209,7 @@ READERS: Mapping[str, Callable[[Mapping[str, str]], DescribedCall | None]] = {
     "claude_code.api_request": _claude_request,
     "claude_code.api_error": _claude_error,
     "claude_code.tool_result": _tool,
-    "codex.api_request": _codex_request,
+    CODEX_REQUEST: _codex_request,
     "codex.sse_event": _codex_stream,
     "codex.tool_result": _tool,
 }

@@ -22,8 +22,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evenkeel import conventions, spans
 from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.begun_requests import BegunRequest, BegunRequests
 from evenkeel_collector.intake.canonical import AwaitedCall, to_text
-from evenkeel_collector.intake.event_calls import READERS, DescribedCall, number_of
+from evenkeel_collector.intake.event_calls import READERS, DescribedCall, begins, number_of
 
 SCOPE = "evenkeel.events"
 # What the store writes for a span whose times it replaced (store/schema/0031_base/01_spans.sql).
@@ -65,17 +66,21 @@ def may_hold_calls(payload: bytes) -> bool:
     return any(marker in payload for marker in _MARKERS)
 
 
-def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
+def calls_of(
+    message: Any, *, is_hasty: bool = False, begun: BegunRequests | None = None
+) -> CallSpans:
     """Return the calls that the events of an ExportLogsServiceRequest describe.
 
     Args:
         message: After redaction and flattening.
         is_hasty: Whether others wait meanwhile.
+        begun: Requests that earlier messages began; only this one's if it is None.
 
     Raises:
         OverBudgetError: If there are too many for a hasty conversion.
     """
     found = _Found()
+    begun = begun or BegunRequests()
     num_events = 0
     for of_resource in message.resource_logs:
         group = resource = None
@@ -88,10 +93,14 @@ def calls_of(message: Any, *, is_hasty: bool = False) -> CallSpans:
                 num_events += 1
                 if is_hasty and num_events > MAX_HASTY_EVENTS:
                     raise OverBudgetError
+                if (conversation := begins(name, attributes)) is not None:
+                    begun.add(conversation, _begun_of(record, attributes))
                 call = READERS[name](attributes)
                 if call is None:
                     continue
                 span = _span_of(record, name, attributes, call, num_events)
+                if call.ends:
+                    _begin(span, begun.ended(call.ends, span.end_time_unix_nano))
                 if name == conventions.EVENT_INFERENCE and _has_span(record):
                     span.trace_id, span.span_id = record.trace_id, record.span_id
                     span.parent_span_id = b""
@@ -215,6 +224,24 @@ def _span_of(
         span.status.code = Status.STATUS_CODE_ERROR
         span.status.message = call.error
     return span
+
+
+def _begun_of(record: Any, attributes: Mapping[str, str]) -> BegunRequest:
+    end_ns = record.time_unix_nano or record.observed_time_unix_nano
+    start_ns = max(0, end_ns - (_duration_ns(attributes.get("duration_ms")) or 0))
+    return BegunRequest(start_ns, *((record.trace_id, record.span_id) if _has_span(record) else ()))
+
+
+def _begin(span: Any, begun: BegunRequest | None) -> None:
+    """Give a span the start of its request, and its place in a trace if it has none."""
+    if begun is None:
+        return
+    span.start_time_unix_nano = begun.start_ns
+    kept = [pair for pair in span.attributes if pair.key not in (CLAMPED_START, CLAMPED_END)]
+    del span.attributes[:]
+    span.attributes.extend(kept)
+    if begun.trace_id and not span.parent_span_id:
+        span.trace_id, span.parent_span_id = begun.trace_id, begun.span_id
 
 
 def _trace_id_of(record: Any, attributes: Mapping[str, str], encoded: bytes) -> bytes:

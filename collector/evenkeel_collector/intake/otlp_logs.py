@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from evenkeel_collector.intake.begun_requests import BegunRequests
 from evenkeel_collector.intake.canonical import (
     LOGS_REQUEST,
     CheckedBody,
@@ -30,7 +31,11 @@ SEGMENT_TAG = b"\xf2\x3e"
 
 
 def check_logs_protobuf(
-    body: bytes, finish: Finish = serialize, *, is_hasty: bool = False
+    body: bytes,
+    finish: Finish = serialize,
+    *,
+    is_hasty: bool = False,
+    begun: BegunRequests | None = None,
 ) -> CheckedBody:
     """Return the records of a protobuf logs request.
 
@@ -38,11 +43,15 @@ def check_logs_protobuf(
         MalformedError: If it is not such a request.
         OverBudgetError: If it has too many events for a hasty check.
     """
-    return _checked(*flatten_protobuf(LOGS_REQUEST, body, finish), is_hasty)
+    return _checked(*flatten_protobuf(LOGS_REQUEST, body, finish), is_hasty, begun)
 
 
 def check_logs_json(
-    body: bytes, finish: Finish = serialize, *, is_hasty: bool = False
+    body: bytes,
+    finish: Finish = serialize,
+    *,
+    is_hasty: bool = False,
+    begun: BegunRequests | None = None,
 ) -> CheckedBody:
     """Return the records of an OTLP/JSON logs request.
 
@@ -61,10 +70,12 @@ def check_logs_json(
         payload = flatten_message(LOGS_REQUEST, message, finish)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"not an OTLP {LOGS_REQUEST.name}: {error}") from error
-    return _checked(payload, message, is_hasty)
+    return _checked(payload, message, is_hasty, begun)
 
 
-def _checked(payload: bytes, message: Any, is_hasty: bool) -> CheckedBody:
+def _checked(
+    payload: bytes, message: Any, is_hasty: bool, begun: BegunRequests | None
+) -> CheckedBody:
     num_records = sum(
         len(scope.log_records)
         for resource in message.resource_logs
@@ -73,7 +84,7 @@ def _checked(payload: bytes, message: Any, is_hasty: bool) -> CheckedBody:
     encoded = _for_segment(payload)
     if not may_hold_calls(payload):
         return CheckedBody(encoded, num_records=num_records)
-    calls = calls_of(message, is_hasty=is_hasty)
+    calls = calls_of(message, is_hasty=is_hasty, begun=begun)
     return CheckedBody(
         encoded + calls.payload, calls.num_spans, num_records=num_records, awaited=calls.awaited
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from evenkeel import spans
 from evenkeel.slo.model import Metric, Slo, Treatment
+from evenkeel_collector.intake.begun_requests import BegunRequests
 from evenkeel_collector.intake.canonical import Finish
 from evenkeel_collector.intake.metric_points import Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
@@ -24,6 +25,7 @@ class IntakePipeline:
         sampler: Drops the detail of some requests.
         metrics: Counts what was removed.
         is_hasty: Whether to raise OverBudgetError if redaction takes too long.
+        begun: Requests of agents that have begun; none yet if it is None.
     """
 
     def __init__(
@@ -33,12 +35,14 @@ class IntakePipeline:
         metrics: SelfMetrics,
         *,
         is_hasty: bool = False,
+        begun: BegunRequests | None = None,
     ) -> None:
         self._redactor = redactor
         self._is_hasty = is_hasty
         self._sampler = sampler
         self._metrics = metrics
         self._slos: Sequence[Slo] | None = None
+        self.begun = begun or BegunRequests()
 
     def use_slos(self, slos: Sequence[Slo]) -> None:
         """Keep the detail of requests that miss these SLOs from now on; cheap if unchanged."""
@@ -50,7 +54,9 @@ class IntakePipeline:
 
     def in_haste(self) -> IntakePipeline:
         """Return a copy for the event loop: it raises OverBudgetError if redaction is slow."""
-        return IntakePipeline(self._redactor, self._sampler, self._metrics, is_hasty=True)
+        return IntakePipeline(
+            self._redactor, self._sampler, self._metrics, is_hasty=True, begun=self.begun
+        )
 
     @property
     def is_hasty(self) -> bool:

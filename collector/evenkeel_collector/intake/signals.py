@@ -56,10 +56,16 @@ SIGNALS = (
         grpc_service=f"{_SERVICES}.logs.v1.LogsService",
         parsers={
             PROTOBUF: lambda body, pipeline, tenant: check_logs_protobuf(
-                body, pipeline.finish_logs_for(tenant), is_hasty=pipeline.is_hasty
+                body,
+                pipeline.finish_logs_for(tenant),
+                is_hasty=pipeline.is_hasty,
+                begun=pipeline.begun,
             ),
             JSON: lambda body, pipeline, tenant: check_logs_json(
-                body, pipeline.finish_logs_for(tenant), is_hasty=pipeline.is_hasty
+                body,
+                pipeline.finish_logs_for(tenant),
+                is_hasty=pipeline.is_hasty,
+                begun=pipeline.begun,
             ),
         },
     ),

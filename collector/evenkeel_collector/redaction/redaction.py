@@ -233,10 +233,14 @@ class Redactor:
             return
         removed = []
         for index, event in enumerate(span.events):
-            if not state.stores_content and is_in(self._content_events, event.name.encode()):
+            name = event.name.encode()
+            if not state.stores_content and is_in(self._content_events, name):
                 state.tally.counts[CONTENT] += 1
-                removed.append(index)
-                continue
+                # When something was said is no content.
+                if not is_in(self._exceptions, name):
+                    removed.append(index)
+                    continue
+                del event.attributes[:]
             self._redact_attributes(event.attributes, state)
             self._redact_field(event, "name", state)
         remove(span.events, removed)

@@ -3,8 +3,10 @@
 A call may be traced by its client, by wrappers around the client, by gateways and by the server.
 Records of servers always count. Of the others, the innermost counts: one that has another record
 below it, in the same trace, is a view of that call, and so is one whose answer's id is that of a
-request a server recorded. A record that arrives too late for its call's decision is a view of
-what was counted. Records of two tenants are never of one call.
+request a server recorded. Two clients' records that have one answer's id and overlap in time are
+of one call too, even in two traces: the one that started last counts. A record that arrives too
+late for its call's decision is a view of what was counted. Records of two tenants are never of one
+call.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from dataclasses import dataclass, field
 
 # A longer way from a record to the root is cut: such a chain is an error of the sender's.
 MAX_DEPTH = 500
+# More records with one id are not of one answer: their sender makes the id up.
+MAX_OF_ANSWER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class HeldRecord:
     Attributes:
         tenant: '' if it has none.
         is_due: Whether it has waited long enough to be decided.
+        start_ns, end_ns: None if unknown; then only its trace tells its call.
     """
 
     trace_id: str
@@ -31,6 +36,8 @@ class HeldRecord:
     request_id: str = ""
     tenant: str = ""
     is_due: bool = True
+    start_ns: int | None = None
+    end_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,8 @@ def _agree(tenant: str, other: str) -> bool:
 def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str], bool]:
     """Return for each due record, by trace and span, whether it is counted as a request.
 
-    The result does not depend on the order of anything.
+    Views of a due record's answer are decided with it. The result does not depend on the order of
+    anything.
     """
     traces: Mapping[str, _TraceCalls] = defaultdict(_TraceCalls)
     for record in held:
@@ -91,12 +99,38 @@ def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str
         if trace_id in traces:
             traces[trace_id].parents[span_id].add(parent_id)
     views = {trace_id: _views_in(trace) for trace_id, trace in traces.items()}
-    return {
+    decided = {
         (record.trace_id, record.span_id): record.span_id not in views[record.trace_id]
         and not any(_agree(record.tenant, each) for each in served_ids.get(record.request_id, ()))
         for record in held
         if record.is_due
     }
+    for outer, inner in _same_answers(held):
+        keys = (outer.trace_id, outer.span_id), (inner.trace_id, inner.span_id)
+        # A record whose call others already stand for says nothing of the other's.
+        if (outer.is_due or inner.is_due) and decided.get(keys[1], True):
+            decided[keys[0]] = False
+    return decided
+
+
+def _same_answers(held: Iterable[HeldRecord]) -> list[tuple[HeldRecord, HeldRecord]]:
+    """Return pairs of records of one answer, the one that counts second."""
+    by_id: dict[str, set[HeldRecord]] = defaultdict(set)
+    for record in held:
+        if record.request_id and record.start_ns is not None and record.end_ns is not None:
+            by_id[record.request_id].add(record)
+    pairs = []
+    for records in by_id.values():
+        if len(records) > MAX_OF_ANSWER:
+            continue
+        ordered = sorted(records, key=lambda each: (each.start_ns, each.trace_id, each.span_id))
+        for number, outer in enumerate(ordered):
+            for inner in ordered[number + 1 :]:
+                is_within = (inner.start_ns or 0) <= (outer.end_ns or 0)
+                if is_within and _agree(outer.tenant, inner.tenant):
+                    pairs.append((outer, inner))
+    # The innermost is decided first.
+    return pairs[::-1]
 
 
 def _views_in(trace: _TraceCalls) -> set[str]:

@@ -1,6 +1,8 @@
 -- Held requests without a decision, oldest first.
 SELECT
     trace_id, span_id, request_id, ifNull(tenant, '') AS of_tenant,
+    toUnixTimestamp64Nano(time) AS start_ns,
+    toUnixTimestamp64Nano(time) + toInt64(e2e_s * 1e9) AS end_ns,
     toUnixTimestamp64Milli(held_at) AS held_ms, toUnixTimestamp(time) AS time_s
 FROM {held:Identifier}
 WHERE held_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC')

@@ -62,12 +62,13 @@ WITH
             toString((toUnixTimestamp64Nano(first_chunk) - toUnixTimestamp64Nano(Timestamp)) / 1e9)),
         multiIf($e2e_s != '', in_seconds($e2e_s), is_clamped, '', toString(Duration / 1e9)),
         SpanAttributes['evenkeel.sample_weight'],
+        -- Anthropic's SDK says cache_write.
         first_of(['gen_ai.usage.cache_creation.input_tokens', 'gen_ai.usage.cache_creation_input_tokens',
-            'llm.token_count.prompt_details.cache_write']),
+            'gen_ai.usage.cache_write.input_tokens', 'llm.token_count.prompt_details.cache_write']),
         first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
-            'llm.token_count.completion_details.reasoning']),
-        -- OpenInference; OpenLLMetry and LiteLLM.
-        first_of(['llm.cost.total', 'gen_ai.usage.cost'])
+            'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning']),
+        -- OpenInference; OpenLLMetry and LiteLLM; Pydantic AI.
+        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost'])
     ] AS texts,
     arrayMap((text, low, high, is_whole) -> if(toFloat64OrNull(text) BETWEEN low AND high
             AND toFloat64OrNull(text) = if(is_whole, floor(toFloat64OrNull(text)), toFloat64OrNull(text)),

@@ -115,8 +115,8 @@ class Settler:
         )
         due_ms = now_ms - self._hold_ms
         held = [
-            HeldRecord(trace, span, request, tenant, is_due=held_ms <= due_ms)
-            for trace, span, request, tenant, held_ms, _ in rows
+            HeldRecord(trace, span, request, tenant, held_ms <= due_ms, start_ns, end_ns)
+            for trace, span, request, tenant, start_ns, end_ns, held_ms, _ in rows
         ]
         if any(record.is_due for record in held):
             around = _around(rows)

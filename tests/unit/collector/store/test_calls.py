@@ -63,6 +63,40 @@ def test_an_answers_id_tells_a_call_whose_trace_is_not_propagated() -> None:
     assert decide([HeldRecord("t", "c")], known) == {("t", "c"): True}
 
 
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([("w", 0, 10), ("c", 1, 9)], "c", id="two traces of one call"),
+        pytest.param([("v", 0, 10), ("w", 0, 10), ("c", 1, 9)], "c", id="three"),
+        pytest.param([("a", 0, 10), ("b", 11, 20)], "ab", id="one id, one after the other"),
+        pytest.param([("a", None, None), ("b", 1, 9)], "ab", id="no duration"),
+    ],
+)
+def test_clients_records_of_one_answer_are_one_request(
+    records: list[tuple[str, int | None, int | None]], expected: str
+) -> None:
+    held = [
+        HeldRecord(f"trace {span}", span, "msg_1", start_ns=start, end_ns=end)
+        for span, start, end in records
+    ]
+    for order in (held, held[::-1]):
+        decided = decide(order, KnownCalls())
+        assert {span for (_, span), is_counted in decided.items() if is_counted} == set(expected)
+        assert len(decided) == len(held)
+    # Ids that a sender makes up for all its answers say nothing.
+    same = [HeldRecord("t", str(n), "msg_1", start_ns=0, end_ns=9) for n in range(9)]
+    assert all(decide(same, KnownCalls()).values())
+
+
+def test_the_outer_record_of_an_answer_is_decided_with_the_first_that_is_due() -> None:
+    outer = HeldRecord("t", "w", "msg_1", is_due=False, start_ns=0, end_ns=10)
+    inner = HeldRecord("u", "c", "msg_1", start_ns=1, end_ns=9)
+    assert decide([outer, inner], KnownCalls()) == {("t", "w"): False, ("u", "c"): True}
+    of_others = HeldRecord("u", "c", "msg_1", "acme", start_ns=1, end_ns=9)
+    held = [HeldRecord("t", "w", "msg_1", "other", start_ns=0, end_ns=10), of_others]
+    assert all(decide(held, KnownCalls()).values())
+
+
 def test_records_of_two_tenants_are_never_of_one_call() -> None:
     known = KnownCalls(
         parents=[("t", "s", "c")], served=[("t", "s", "", "other"), ("u", "x", "1", "other")]

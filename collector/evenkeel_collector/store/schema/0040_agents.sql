@@ -1,0 +1,11 @@
+-- OpenLLMetry traces a run of a LangGraph agent twice, as the agent and as its workflow: one call.
+ALTER TABLE spans_to_session_spans MODIFY QUERY
+SELECT Timestamp, TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ResourceAttributes, SpanAttributes,
+    Duration, StatusCode
+FROM spans
+WHERE NOT startsWith(SpanName, 'evenkeel.') AND SpanAttributes['evenkeel.status'] = ''
+    AND ((SpanAttributes['gen_ai.operation.name'] IN ('execute_tool', 'invoke_agent')
+            AND SpanAttributes['traceloop.span.kind'] != 'workflow')
+        OR SpanAttributes['openinference.span.kind'] IN ('TOOL', 'AGENT')
+        OR SpanAttributes['traceloop.span.kind'] IN ('tool', 'agent')
+        OR SpanAttributes['langfuse.observation.type'] IN ('tool', 'agent'));

@@ -1,0 +1,74 @@
+"""What real agents report: each request and tool call once, and nothing of what was said."""
+
+import json
+from collections import Counter
+
+import pytest
+from pydantic import SecretStr
+
+from evenkeel_collector.intake.begun_requests import BegunRequests
+from evenkeel_collector.intake.otlp_json import check_json
+from evenkeel_collector.intake.otlp_logs import check_logs_json
+from evenkeel_collector.redaction.frames import LOGS
+from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.rules import load_rules
+from tests.fixtures.real_sdks import NAMES, recorded
+from tests.unit.collector.intake.test_otlp_logs import spans_of
+
+REDACTOR = Redactor(load_rules(), SecretStr("k" * 64))
+# Words of the questions, answers and arguments of tools in the recordings.
+SAID = (b"delivery", b"the usual time", b"Paris", b"rains in", b"echo hello")
+
+
+def test_codex_requests_have_their_duration_and_place_though_their_events_come_apart() -> None:
+    begun = BegunRequests()
+    requests = []
+    for path, body in recorded("codex_traced"):
+        assert path == "/v1/logs"
+        document = json.loads(body)
+        (of_resource,) = document["resourceLogs"]
+        for scope in of_resource["scopeLogs"]:
+            for record in scope["logRecords"]:
+                alone = {**of_resource, "scopeLogs": [{**scope, "logRecords": [record]}]}
+                checked = check_logs_json(
+                    json.dumps({"resourceLogs": [alone]}).encode(), begun=begun
+                )
+                requests += [
+                    (span, attributes)
+                    for span, attributes in spans_of(checked.payload)
+                    if attributes["gen_ai.operation.name"] == "chat"
+                ]
+    assert len(requests) == 2
+    for span, attributes in requests:
+        duration_s = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
+        assert 0.15 < duration_s < 0.5
+        assert attributes["gen_ai.response.time_to_first_chunk"] in ("0.149", "0.15", "0.151")
+        assert attributes["gen_ai.usage.reasoning.output_tokens"] == "8"
+        assert "evenkeel.clamped.start_unix_nano" not in attributes
+        assert span.parent_span_id
+    # In the trace of the spans that Codex sends, not one of the conversation's.
+    assert {span.trace_id.hex() == requests[0][0].trace_id.hex() for span, _ in requests} == {True}
+    assert not requests[0][0].trace_id.hex().startswith("01a2")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_of_what_was_said_is_kept(name: str) -> None:
+    kept: Counter[bytes] = Counter()
+    for path, body in recorded(name):
+        if path == "/v1/logs":
+            checked = check_logs_json(
+                body, lambda message: REDACTOR.redact(message, shape=LOGS).payload
+            )
+        else:
+            checked = check_json(body, lambda message: REDACTOR.redact(message).payload)
+        assert checked.payload
+        kept.update({word: 1 for word in SAID if word in checked.payload})
+    assert not kept
+
+
+def test_the_recordings_are_small_and_name_no_machine() -> None:
+    for name in NAMES:
+        bodies = b"".join(body for _, body in recorded(name))
+        assert len(bodies) < 60_000
+        assert b"/tmp/" not in bodies
+        assert b"/home/" not in bodies
