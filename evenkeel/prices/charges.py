@@ -1,7 +1,8 @@
 """Charges for showback and chargeback: one row per period and cohort, also with FOCUS's columns.
 
 FOCUS is the FinOps Open Cost and Usage Specification (focus.finops.org); the columns are those of
-version 1.2 that every row must have, those that describe usage, and our own with its prefix `x_`.
+version 1.2 that every row must have, those that describe usage, those that its validator expects
+although they do not apply, and our own with its prefix `x_`.
 """
 
 from __future__ import annotations
@@ -183,6 +184,8 @@ def focus_row(charge: Charge) -> dict[str, object]:
     is_usage = charge.kind == USAGE
     quantity = charge.input_tokens + charge.output_tokens if is_usage else charge.engine_s
     unit = "Tokens" if is_usage else "Seconds"
+    # The average: a row adds up several kinds of tokens, each at its own price.
+    unit_price = charge.billed / quantity if quantity else None
     what = f"Tokens of {charge.model}" if is_usage else f"Engine time: {charge.what}"
     service = charge.service or "LLM serving"
     return {
@@ -198,12 +201,19 @@ def focus_row(charge: Charge) -> dict[str, object]:
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _text(charge.end),
         "ChargePeriodStart": _text(charge.begin),
+        "CommitmentDiscountCategory": None,
+        "CommitmentDiscountId": None,
+        "CommitmentDiscountName": None,
+        "CommitmentDiscountStatus": None,
+        "CommitmentDiscountType": None,
         "ConsumedQuantity": quantity,
         "ConsumedUnit": unit,
         "ContractedCost": charge.billed,
+        "ContractedUnitPrice": unit_price,
         "EffectiveCost": charge.effective,
         "InvoiceIssuerName": "evenkeel",
         "ListCost": charge.billed,
+        "ListUnitPrice": unit_price,
         "PricingCategory": "Standard",
         "PricingQuantity": quantity,
         "PricingUnit": unit,
@@ -217,7 +227,7 @@ def focus_row(charge: Charge) -> dict[str, object]:
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": service,
         "SkuId": charge.model or None,
-        "SkuPriceId": None,
+        "SkuPriceId": charge.model or None,
         "SubAccountId": charge.tenant or None,
         "SubAccountName": charge.tenant or None,
         "Tags": json.dumps({name: value for name, value in tags.items() if value}),

@@ -7,7 +7,8 @@ from evenkeel import conventions, spans
 from tests.checkout import ROOT
 
 MODELS = json.loads((ROOT / "tests/fixtures/semantic_conventions.json").read_text(encoding="utf-8"))
-# Names of other tools: vLLM, SGLang, OpenLLMetry, LiteLLM, Anthropic's SDK, Pydantic AI, and of earlier conventions.
+# Names of other tools: vLLM, SGLang, OpenLLMetry, LiteLLM, Anthropic's SDK, Pydantic AI; and of
+# earlier conventions.
 OTHERS = re.compile(
     r"gen_ai\.(latency\..+|request\.id|request\.(max_completion_tokens|n)|response\.finish_reason"
     r"|usage\.(cost|cache_(read|creation)_input_tokens|reasoning_tokens|total_tokens|num_sequences"

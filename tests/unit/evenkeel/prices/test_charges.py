@@ -97,3 +97,21 @@ def test_focus_columns() -> None:
         "Seconds",
     )
     assert list(focus_row(idle)) == list(told)
+    assert told["ListUnitPrice"] == pytest.approx(3.0 / 35.0)
+    assert told["SkuPriceId"] == told["SkuId"]
+    # The columns that focus-validator 1.0.0 wants of FOCUS 1.0, but for four that it names otherwise
+    # than the specification: Provider, Publisher, InvoiceIssuer and ResourceID.
+    assert set(VALIDATED) <= set(told)
+    assert list(told) == sorted(told, key=lambda name: (name.startswith("x_"), name))
+
+
+VALIDATED = (
+    "BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd"
+    " BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency"
+    " ChargePeriodEnd ChargePeriodStart CommitmentDiscountCategory CommitmentDiscountId"
+    " CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType ConsumedQuantity"
+    " ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceIssuerName ListCost"
+    " ListUnitPrice PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId"
+    " RegionName ResourceId ResourceName ResourceType ServiceCategory ServiceName SkuId SkuPriceId"
+    " SubAccountId SubAccountName Tags"
+).split()
