@@ -2,8 +2,8 @@
 
     python tools/real_sdks/fixture.py recorded.jsonl "Claude Code 2.1.197" > fixture.json
 
-Metrics and attributes of more than 400 characters are left out; ids of users and installations,
-and paths, are replaced.
+Metrics and attributes of more than 400 characters are left out, but for an answer's id; ids of
+users and installations, and paths, are replaced.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ LEFT_OUT = re.compile(
     r"|organization\.id|auth\.|busy_ns|idle_ns|exception\.stacktrace|logfire\.json_schema)"
 )
 USER = re.compile(r"^user\.id$|installation_id$")
+ANSWER = re.compile(r'"id": ?"(chatcmpl-|resp_|msg_)[^"]+"')
 PATH = re.compile(r"/(?:tmp|home|root|work|usr)/[^\s\"',:]*")
 
 
@@ -33,8 +34,13 @@ def plain(attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return attributes that name no machine or person and are short."""
     kept = []
     for pair in attributes:
-        if LEFT_OUT.search(pair["key"]) or len(json.dumps(pair)) > MAX_CHARS:
+        if LEFT_OUT.search(pair["key"]):
             continue
+        if len(json.dumps(pair)) > MAX_CHARS:
+            answer = ANSWER.search(pair["value"].get("stringValue", ""))
+            if pair["key"] != "output.value" or answer is None:
+                continue
+            pair = {"key": pair["key"], "value": {"stringValue": "{%s}" % answer.group()}}
         if USER.search(pair["key"]):
             pair = {"key": pair["key"], "value": {"stringValue": "somebody"}}
         kept.append(json.loads(PATH.sub("/path", json.dumps(pair))))

@@ -23,6 +23,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.rules import Action, compile_bytes
 from evenkeel.privacy.text import MIN_BYTES, OVER_BUDGET, RedactionTally, TextRedactor, Tokens
+from evenkeel_collector.redaction.answer_id import ANSWER, keep_id
 from evenkeel_collector.redaction.frames import (
     TRACES,
     Shape,
@@ -286,7 +287,7 @@ class Redactor:
         is_content = known.is_content or (known.is_agent_content and state.is_by_agent)
         if is_content and not state.stores_content:
             state.tally.counts[CONTENT] += 1
-            return True
+            return pair.key != ANSWER or not keep_id(pair)
         if known.text != pair.key:
             pair.key = known.text
         if known.rule is not None:

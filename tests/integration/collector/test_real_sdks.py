@@ -60,8 +60,7 @@ FILLED = {
         6, errors=2, ttft=2, written=4, sessions=(6, "trace"), **CLAUDE
     ),
     "anthropic_openinference": Filled(
-        # The wrapper of messages.stream is a trace of its own, without the answer's id.
-        6, errors=1, ttft=2, written=5, sessions=(6, "trace"), **CLAUDE
+        5, errors=1, ttft=2, written=4, sessions=(5, "trace"), **CLAUDE
     ),
     "pydantic_ai": Filled(2, reasoning=2, cost=2, tools=("get_weather", "guide")),
     "pydantic_ai_logfire": Filled(2, reasoning=2, cost=2, tools=("get_weather", "guide")),

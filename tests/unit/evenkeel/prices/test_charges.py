@@ -99,7 +99,7 @@ def test_focus_columns() -> None:
     assert list(focus_row(idle)) == list(told)
     assert told["ListUnitPrice"] == pytest.approx(3.0 / 35.0)
     assert told["SkuPriceId"] == told["SkuId"]
-    # The columns that focus-validator 1.0.0 wants of FOCUS 1.0, but for four that it names otherwise
+    # What focus-validator 1.0.0 wants of FOCUS 1.0, but for four that it names otherwise
     # than the specification: Provider, Publisher, InvoiceIssuer and ResourceID.
     assert set(VALIDATED) <= set(told)
     assert list(told) == sorted(told, key=lambda name: (name.startswith("x_"), name))
