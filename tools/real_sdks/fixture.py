@@ -40,7 +40,7 @@ def plain(attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
             answer = ANSWER.search(pair["value"].get("stringValue", ""))
             if pair["key"] != "output.value" or answer is None:
                 continue
-            pair = {"key": pair["key"], "value": {"stringValue": "{%s}" % answer.group()}}
+            pair = {"key": pair["key"], "value": {"stringValue": "{" + answer.group() + "}"}}
         if USER.search(pair["key"]):
             pair = {"key": pair["key"], "value": {"stringValue": "somebody"}}
         kept.append(json.loads(PATH.sub("/path", json.dumps(pair))))
