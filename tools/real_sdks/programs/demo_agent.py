@@ -1,6 +1,6 @@
-"""An agent of Pydantic AI that must call tools: works with a model that only follows a grammar.
+"""An agent of Pydantic AI that must call tools, even of a model that only follows a grammar.
 
-    MODEL=support python demo_agent.py
+MODEL=support python demo_agent.py
 """
 
 from __future__ import annotations
