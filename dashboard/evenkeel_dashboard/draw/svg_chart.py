@@ -25,6 +25,8 @@ _TIME_STEPS_S = (
 _BAR = 0.92
 # Height of a strip, as a part of the plot's.
 _STRIP = 0.03
+# As near to the corner as this part of the width, a label would cover the zone's name.
+_CORNER = 0.03
 
 Point = tuple[float, float]
 Tick = tuple[float, str]
@@ -118,7 +120,10 @@ class Chart:
         )
         drawn = "".join(_path(series) for series in self.series)
         y_words = _words("y", [((y - self.bottom) / height, words) for y, words in ticks])
-        x_words = _words("x", [((x - self.left) / width, words) for x, words in self.x_ticks])
+        places = [((x - self.left) / width, words) for x, words in self.x_ticks]
+        # In the corner is the zone's name.
+        least = _CORNER if self.x_is == "time" else -math.inf
+        x_words = _words("x", [each for each in places if each[0] >= least])
         return (
             f'<div class="ek-chart" tabindex="0" role="group" aria-label="{escape(alt)}" '
             f'data-unit="{escape(self.unit)}" data-begin="{self.begin_ms}" '

@@ -26,7 +26,8 @@ def seconds(value: float | None) -> str:
         return f"−{seconds(-value)}"
     if math.isinf(value):
         return _INFINITY
-    if value == 0:
+    # Times are in nanoseconds: less is what sums of fractions leave.
+    if value < 0.5e-9:
         return "0 ms"
     if value < 0.0009995:
         return f"{three_digits(value * 1e6)} µs"
@@ -83,6 +84,8 @@ def percent(value: float | None) -> str:
     """Return a fraction as percent: 0.0421 → 4.21%; enough nines near 100%, two digits below 1%."""
     if value is None or math.isnan(value):
         return NO_DATA
+    if 0 < value < 5e-7:
+        return "<0.0001%"
     if 0.99 <= value < 1.0:
         digits = min(max(2, math.ceil(-math.log10(1 - value))), 6)
         text = f"{math.floor(value * 100 * 10 ** (digits - 1)) / 10 ** (digits - 1):.{digits - 1}f}"

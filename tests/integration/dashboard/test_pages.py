@@ -230,7 +230,7 @@ def test_sessions_lead_to_one_its_request_and_back(platform: Platform, browser: 
     steps = page.locator(".st-key-card-session-steps tbody tr")
     expect(steps).to_have_count(min(turns[0], 40))
     steps.first.locator("a").click()
-    page.get_by_role("link", name="What its session waited for").click()
+    page.get_by_role("link", name="See what its session waited for").click()
     expect(page.locator(".ek-request h2")).to_have_text(str(session_id))
     page.get_by_role("button", name="all sessions").click()
     expect(card).to_be_visible()

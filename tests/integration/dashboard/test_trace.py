@@ -127,3 +127,38 @@ def test_a_trace_without_a_request_is_shown_alone_with_what_it_logged(
     expect(card.get_by_role("row").last).to_contain_text("inner")
     assert_no_exception(page)
     page.close()
+
+
+def test_hostile_names_and_texts_are_shown_as_text(traced: Platform, browser: Browser) -> None:
+    script = "<img src=x onerror=\"document.title='hit'\"><script>alert(1)</script>"
+    endless = "m" * 1_000_000
+    request = whole_trace(
+        "hostile", time.time_ns(),
+        SentSpan("a", "", 0, 400, f"\u202e{script}", "app\u200b", 1, {"session.id": script}),
+        SentSpan("b", "a", 10, 5, endless, script, 1, {"gen_ai.tool.name": endless}),
+        SentSpan("c", "c", 20, 5, "its own parent", "app", 1, {"exception.message": script}),
+    )  # fmt: skip
+    logged = logs_request(
+        1, body=f"{script}{endless}", trace_id=id_bytes("hostile", 16), span_id=id_bytes("a", 8)
+    )
+    for path, body in (("traces", request), ("logs", logged)):
+        httpx.post(
+            f"{traced.http_url}/v1/{path}",
+            content=body.SerializeToString(),
+            headers={"content-type": "application/x-protobuf"},
+        ).raise_for_status()
+    # In capitals, as some tools write ids.
+    trace_id = id_bytes("hostile", 16).hex().upper()
+    page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id}")
+    expect(page.locator(".ek-trace-row")).to_have_count(3)
+    first, second, _ = names(page)
+    assert first == f"[U+202E]{script}"
+    assert second.startswith("mmm") and len(second) < 700
+    expect(page.locator(".st-key-card-logs").get_by_role("row").last).to_contain_text("<script>")
+    page.locator(".ek-trace-row").nth(1).locator("a.ek-trace-title").click()
+    expect(page.locator(".st-key-card-span")).to_contain_text("1,000,000 characters")
+    assert page.locator("img[src=x]").count() == 0
+    expect(page).to_have_title("Request · evenkeel")
+    assert overflow(page) <= 0
+    assert_no_exception(page)
+    page.close()

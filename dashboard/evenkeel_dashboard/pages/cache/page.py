@@ -98,8 +98,9 @@ def _body(selection: Selection, by: str) -> None:
     series = fill_gaps(by_step(), _RATIOS, window)
     palette = colours()
     shown = [
-        Line("prefix_ratio", "prefix cache, tokens", palette.categories[0], 2.4),
-        Line("session_ratio", "within conversations, tokens", palette.categories[4]),
+        # Often the same: one is seen on top of the other.
+        Line("prefix_ratio", "prefix cache, tokens", palette.categories[0], 4.5),
+        Line("session_ratio", "within conversations, tokens", palette.categories[8], 1.2),
     ]
     if outcomes:
         shown += [

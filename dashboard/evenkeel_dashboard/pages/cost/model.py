@@ -28,6 +28,7 @@ DIMENSIONS = {
 NONE = "none"
 MAX_SERIES = 6
 MAX_CHANGES = 8
+_LEAST_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ class CohortCost:
         return None if self.known_cost is None else self.wasted
 
     @property
-    def per_request(self) -> float | None:
-        """The cost of a request with a price."""
-        return self.cost / self.num_priced if self.num_priced else None
+    def per_1k_requests(self) -> float | None:
+        """The cost of a thousand requests with a price."""
+        return self.cost / self.num_priced * 1000 if self.num_priced else None
 
     @property
     def per_1m_tokens(self) -> float | None:
@@ -135,7 +136,9 @@ def total_of(cohorts: Sequence[CohortCost]) -> CohortCost:
 
 
 def biggest_changes(cohorts: Sequence[CohortCost]) -> list[CohortCost]:
-    """Return the cohorts whose cost changed most, largest change first."""
+    """Return the cohorts whose cost changed most, largest change first; [] without costs before."""
+    if not total_of(cohorts).before:
+        return []
     changed = [each for each in cohorts if each.change]
     return sorted(changed, key=lambda each: -abs(each.change or 0.0))[:MAX_CHANGES]
 
@@ -261,7 +264,8 @@ def by_kind(times: Sequence[EngineTime]) -> list[EngineTime]:
     found = []
     for kind in order:
         parts = [each for each in times if each.kind == kind]
-        if parts:
+        # What sums of fractions leave is nothing.
+        if sum(each.spent_s for each in parts) >= _LEAST_S:
             costs = [each.cost for each in parts]
             known = None if None in costs else sum(cost for cost in costs if cost is not None)
             spent_s = sum(each.spent_s for each in parts)
@@ -294,10 +298,10 @@ def cost_tiles(
     if idle is not None and idle_cost is not None:
         idle_words = f"{wording.money(idle_cost, currency)} ({idle_words})"
     change = wording.change(total.cost, total.before) or ""
-    per_request, per_1m = total.per_request, total.per_1m_tokens
+    per_1k, per_1m = total.per_1k_requests, total.per_1m_tokens
     found = [
         ("bill", money(bill), "sum over requests with a price"),
-        ("per request", money(per_request), "mean over requests with a price"),
+        ("per 1k requests", money(per_1k), "mean over requests with a price"),
         (
             "per 1M tokens",
             money(per_1m),

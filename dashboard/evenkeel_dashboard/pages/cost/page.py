@@ -88,10 +88,10 @@ def _body(selection: Selection, dimension: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left:
         _show_changes(data.cohorts, selection, dimension, prices.currency, before)
+        _show_engines(times, prices.currency)
     with right:
         _show_parts("Wasted", "paid for, and used by nobody", waste, prices.currency, total.cost)
         _show_parts("Saved", "would have come on top", saved.by_cause, prices.currency, total.cost)
-        _show_engines(times, prices.currency)
 
 
 def _price_words(data: CostData, prices: PriceFile) -> str:
@@ -149,14 +149,14 @@ def _show_cohorts(
                     Cell("–" if share is None else wording.percent(share), is_number=True),
                     Cell(wording.change(each.known_cost, each.before) or "", is_number=True),
                     Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
-                    _price(each.per_request, currency),
+                    _price(each.per_1k_requests, currency),
                     _price(each.per_1m_tokens, currency, "–" if each.num_priced else ""),
                     _price(each.known_waste, currency),
                     Cell(wording.count(each.num_requests - each.num_priced), is_number=True),
                 ]
             )
         headers = (
-            by, "cost", "share", "change", "requests", "per request", "per 1M tokens", "wasted",
+            by, "cost", "share", "change", "requests", "per 1k requests", "per 1M tokens", "wasted",
             "without cost",
         )  # fmt: skip
         st.html(markup.table(headers, rows, f"Cost by {by}", is_short=True))
@@ -175,7 +175,10 @@ def _show_changes(
         )
         changes = biggest_changes(cohorts)
         if not changes:
-            st.caption("No cost changed.")
+            compared = total_of(cohorts).before
+            st.caption(
+                "No cost changed." if compared else f"Nothing to compare with: no cost in {before}."
+            )
             return
         largest = abs(changes[0].change or 0.0)
         rows = []

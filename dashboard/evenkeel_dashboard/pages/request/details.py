@@ -155,7 +155,7 @@ def _show_session_link(row: Row) -> None:
         return
     wanted = {"session_id": row["session_id"], "of": row["tenant"] or ""}
     href = markup.page_link("sessions", {**wanted, **selection().to_params()})
-    st.html(f'<div class="ek-remark">{markup.link("What its session waited for", href)}</div>')
+    st.html(f'<div class="ek-remark">{markup.link("See what its session waited for", href)}</div>')
 
 
 def _show_trace_link(trace_id: str) -> None:

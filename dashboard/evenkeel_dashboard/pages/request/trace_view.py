@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.escaping import escape
+from evenkeel_dashboard.draw.escaping import escape, visible
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, selection
 from evenkeel_dashboard.pages.request.span_kinds import ATTRIBUTES, kind_of
 from evenkeel_dashboard.pages.request.trace_axis import axis_of, remark
 from evenkeel_dashboard.pages.request.trace_calls import CallView, gap_words, views_of
-from evenkeel_dashboard.pages.request.trace_rows import lay_out, shown_data, summary
+from evenkeel_dashboard.pages.request.trace_rows import MAX_WORDS, lay_out, shown_data, summary
 from evenkeel_dashboard.pages.request.trace_tree import Trace, build_trace
 
 _HERE = Path(__file__).parent
@@ -141,8 +141,9 @@ def _show_span(found: Sequence[Row], span_id: str) -> None:
             st.caption(f"{len(found)} spans were received with this id.")
         for span in found:
             kind = kind_of(span["name"], span["attributes"])
+            name = escape(visible(span["name"], MAX_WORDS))
             st.html(
-                f'<div class="ek-title">{escape(span["name"])}<small>{escape(kind.value)} · '
+                f'<div class="ek-title">{name}<small>{escape(kind.value)} · '
                 f"{escape(span['service'])} · {wording.seconds(span['duration_ns'] / 1e9)} · from "
                 f"{wording.moment_ms(span['time_ns'] // 1_000_000)}</small></div>"
             )
@@ -164,20 +165,24 @@ def _show_span(found: Sequence[Row], span_id: str) -> None:
                 st.code(json.dumps(content, indent=1, sort_keys=True), language="json")
 
 
+def _cut(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {name: visible(text) for name, text in attributes.items()}
+
+
 def _contents(span: Row) -> list[tuple[str, object]]:
     events = [
         {
             "name": name,
             "after": wording.signed_seconds((time_ns - span["time_ns"]) / 1e9),
-            **attributes,
+            **_cut(attributes),
         }
         for name, time_ns, attributes in zip(
             span["event_names"], span["event_times_ns"], span["event_attributes"], strict=True
         )
     ]
     found = [
-        ("attributes", span["attributes"]),
-        ("resource", span["resource_attributes"]),
+        ("attributes", _cut(span["attributes"])),
+        ("resource", _cut(span["resource_attributes"])),
         ("events", events),
         ("linked traces", list(span["link_trace_ids"])),
     ]

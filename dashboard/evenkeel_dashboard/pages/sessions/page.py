@@ -127,7 +127,7 @@ def _show_tiles(counts: Row) -> None:
              "from the first request's arrival to the end of the last one"),
         Tile("Recomputed prefixes", wording.count(counts["num_evicted"]), "", evicted),
         Tile("Cost", cost_words(counts["total_cost"], counts["any_currency"]), "",
-             "of the requests that have a price"),
+             "of the requests that have a price", is_wide=True),
     ]  # fmt: skip
     st.html(markup.number_tiles(tiles, ""))
 

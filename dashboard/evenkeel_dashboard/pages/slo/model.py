@@ -327,7 +327,7 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
     if row.get("objective") == "cost":
         spent, most = (wording.number(each) for each in (row["total"] - row["good"], row["total"]))
         counts = f"{spent} of {most} spent"
-        look = "Its burn rate is spending over the even pace; the page Cost shows who spent it."
+        look = "Its burn rate is spending against an even pace; the Cost page shows who spent it."
     if left < 0:
         headline = f"{name} has exhausted its error budget, {wording.factor(1 - left)} spent"
     else:

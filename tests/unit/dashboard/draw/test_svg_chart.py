@@ -172,6 +172,7 @@ def test_the_legend_names_what_is_shaded_and_the_axis_its_zone() -> None:
     assert html.count("<rect") == 2 and "border-top-width:4px" in html
     assert '<span class="ek-zone" aria-hidden="true">UTC</span>' in html
     assert 'data-zone="UTC"' in html
+    assert ">00:00<" not in html and ">00:02<" in html, "a time covers the zone's name"
 
 
 def test_labels_of_a_page_s_charts_are_equally_wide() -> None:

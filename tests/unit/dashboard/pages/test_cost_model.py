@@ -59,7 +59,7 @@ def test_cohorts_are_compared_with_the_range_before() -> None:
     assert [(each.name, each.cost, each.before) for each in cohorts] == [
         (NONE, 5.0, 0.0), ("acme", 3.0, 1.0), ("gone", 0.0, 2.0),
     ]  # fmt: skip
-    assert cohorts[0].per_request == 1.0
+    assert cohorts[0].per_1k_requests == 1000.0
     assert cohorts[0].per_1m_tokens == 5000.0
     assert [each.name for each in biggest_changes(cohorts)] == [NONE, "acme", "gone"]
     total = total_of(cohorts)
@@ -127,7 +127,9 @@ def test_tiles_say_no_data_where_there_is_none() -> None:
     tiles = cost_tiles(total_of([]), {}, Savings(), [], "EUR")
     values = {tile.label: tile.value for tile in tiles}
     assert values["bill"] == "0 EUR"
-    assert values["per request"] == values["per 1M tokens"] == values["idle engine"] == "no data"
+    assert (
+        values["per 1k requests"] == values["per 1M tokens"] == values["idle engine"] == "no data"
+    )
 
 
 def test_what_has_no_price_is_not_0() -> None:
@@ -148,3 +150,16 @@ def test_what_has_no_price_is_not_0() -> None:
     assert [tile.value for tile in tiles[:3]] == ["no price"] * 3
     values = {tile.label: tile.value for tile in tiles}
     assert (values["wasted"], values["saved"]) == ("no price", "no data")
+
+
+def test_without_a_cost_before_nothing_changed_most() -> None:
+    assert biggest_changes(cohort_costs([cohort_row("a", 1.0)])) == []
+
+
+def test_engine_time_that_is_nothing_has_no_row() -> None:
+    epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001, as the store's client returns it
+    rows = [
+        {"period": epoch, "kind": kind, "model": "own", "spent_s": spent_s}
+        for kind, spent_s in (("requests", 10.0), ("idle", 3.46e-17))
+    ]
+    assert [each.kind for each in by_kind(engine_times(rows, PRICES))] == ["requests"]
