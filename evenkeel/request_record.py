@@ -231,10 +231,6 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     engine_s: Annotated[
         float | None, InStore("s of the engine's steps that this request is charged with")
     ] = None
-    engine_avoidable_s: Annotated[
-        float | None,
-        InStore("s that this request adds to what the engine would save without its tenant"),
-    ] = None
     engine_wasted_s: Annotated[
         float | None,
         InStore("of those, s after the client left, of repeated prefill and rejected drafts"),

@@ -86,6 +86,25 @@ def in_periods(times: Iterable[EngineTime], per: str) -> list[EngineTime]:
     return list(found.values())
 
 
+def cost_of_seconds(
+    seconds_of: Mapping[str, float], prices: PriceFile, at: dt.datetime
+) -> float | None:
+    """Return what engine seconds cost; None without a price for all of them.
+
+    Args:
+        seconds_of: Seconds by the engines' model.
+        prices: The prices in force.
+        at: The moment whose prices apply.
+    """
+    total = 0.0
+    for model, seconds in seconds_of.items():
+        second = _second(prices, _price_of(prices, model, at))
+        if second is None:
+            return None
+        total += seconds * second
+    return total
+
+
 def _price_of(prices: PriceFile, model: str, at: dt.datetime) -> EnginePrice | None:
     """Return the price of an engine; one that does not name its model has the only price."""
     if model:

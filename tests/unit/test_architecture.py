@@ -38,6 +38,7 @@ ROOMS = {
         "slo": [""],
         "slo.file": ["", "slo"],
         "slo.formats": ["", "slo", "slo.file"],
+        "whatif": ["", "prices"],
         "why": [""],
     },
     "evenkeel_runtime": {

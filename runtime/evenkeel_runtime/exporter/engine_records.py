@@ -13,8 +13,6 @@ from evenkeel_runtime.ledger.timeline import Steps, is_one_of
 from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Admitted
 
-_ANY_OWNER = 2**63 - 1
-
 
 @dataclass(slots=True)
 class EngineRecord:
@@ -42,7 +40,6 @@ class EngineRecord:
     has_lost_steps: bool = False
     spent_s: float = 0.0
     wasted_s: float = 0.0
-    avoidable_s: float = 0.0
     saved_by_drafts_s: float = 0.0
 
 
@@ -54,23 +51,14 @@ def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineReco
     """
     numbers, place = np.unique(steps.entries["request"], return_inverse=True)
     found = [_charged(known.get(number)) for number in numbers.tolist()]
-    # Requests of one tenant, or without any, have one owner.
-    owners = np.array(
-        [
-            number if record is None else hash(record.tenant) & _ANY_OWNER
-            for number, record in zip(numbers.tolist(), found, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    shares = share_steps(steps, cost, owners[place])
-    columns = (shares.spent_s, shares.wasted_s, shares.avoidable_s, shares.saved_s)
+    shares = share_steps(steps, cost)
+    columns = (shares.spent_s, shares.wasted_s, shares.saved_s)
     sums = [np.bincount(place, column, len(numbers)).tolist() for column in columns]
     shared_s = 0.0
-    for record, spent, wasted, avoidable, saved in zip(found, *sums, strict=True):
+    for record, spent, wasted, saved in zip(found, *sums, strict=True):
         if record is not None:
             record.spent_s += spent
             record.wasted_s += wasted
-            record.avoidable_s += avoidable
             record.saved_by_drafts_s += saved
             shared_s += spent
     return shared_s
@@ -108,7 +96,6 @@ def engine_seconds(
     return EngineSeconds(
         spent_s=spent_s,
         wasted_s=min(wasted_s, spent_s),
-        avoidable_s=sum(record.avoidable_s for record in records),
         saved_by_prefix_s=saved_s if has_model else None,
         saved_by_drafts_s=sum(r.saved_by_drafts_s for r in records) if has_model else None,
     )

@@ -41,7 +41,6 @@ class Explanation:
             record.cancel_s = ledger.aftermath.seconds
         if ledger.engine is not None:
             record.engine_s = ledger.engine.spent_s
-            record.engine_avoidable_s = ledger.engine.avoidable_s
             record.engine_wasted_s = ledger.engine.wasted_s
             record.engine_saved_prefix_s = ledger.engine.saved_by_prefix_s
             record.engine_saved_drafts_s = ledger.engine.saved_by_drafts_s

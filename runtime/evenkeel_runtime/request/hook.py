@@ -276,7 +276,7 @@ class RequestHook:
 def name_tenant(run: EngineRun) -> None:
     """Say in the engine's parameters whose request it is.
 
-    The engine drafts only from past answers of this tenant, and its steps are shared out by tenant.
+    The engine drafts only from past answers of this tenant, and no tenant pays for our own replays.
     Callers may send any parameters (`vllm_xargs`): a tenant in them is discarded.
     """
     if not hasattr(run.params, "extra_args"):

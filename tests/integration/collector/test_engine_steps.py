@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from random import Random
+
 import httpx
 import pytest
 
 from evenkeel.otlp_target import OtlpTarget
 from evenkeel.store import Store
+from evenkeel.times import rfc3339
+from evenkeel.whatif.batching import BatchLimits
 from evenkeel_runtime.exporter.step_export import build_steps
 from evenkeel_runtime.exporter.step_runs import StepRuns
 from evenkeel_runtime.wire.steps import Held
-from tests.fixtures.collector_process import CollectorProcess, wait_for
+from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, post, wait_for
+from tests.fixtures.stored_work import bodies_of
 from tests.queries import query
+from tests.unit.evenkeel.whatif.toy_engine import serve, some_tasks
 from tests.unit.runtime.wire.step_builder import MS, Step, build, decode, prefill
 
 pytestmark = pytest.mark.integration
@@ -106,3 +115,29 @@ def test_another_instance_of_a_service_is_a_change(collector: CollectorProcess) 
         {"kind": "server", "name": "deployed@new", "before": "old",
          "first_ms": begin_ms + 600_000}
     ]  # fmt: skip
+
+
+def test_what_the_engine_would_save_without_a_tenant(collector: CollectorProcess) -> None:
+    tasks = some_tasks(Random(5), 200, 60.0)
+    limits = BatchLimits(seats=8, budget=200)
+    served = serve(tasks, limits, tenants="ab")
+    saved_s = served.busy_s - serve(tasks[::2], limits).busy_s
+    begin_ns = MIDNIGHT_NS + 7200 * 10**9
+    for body in bodies_of(served, RESOURCE | {"service.name": "whatif"}, begin_ns):
+        post(collector, body, PROTOBUF).raise_for_status()
+    sql = "SELECT count() FROM requests WHERE service = 'whatif'"
+    wait_for(lambda: collector.rows(sql) == [(200,)])
+    command = [
+        *(sys.executable, "-m", "evenkeel", "whatif", "--store-url", collector.query_url, "--json"),
+        *("--from", rfc3339(begin_ns), "--to", rfc3339(begin_ns + 120 * 10**9), "--without"),
+    ]
+    run = subprocess.run([*command, "b"], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["saved_s"] == pytest.approx(saved_s, rel=0.05)
+    assert found["busy_s"] == pytest.approx(served.busy_s)
+    assert (found["num_requests"], found["replayed_ratio"]) == (200, 1.0)
+    assert abs(found["replay_error_ratio"]) < 0.01
+    run = subprocess.run([*command, "nobody"], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 3
+    assert "none of its requests reached an engine" in run.stderr

@@ -67,6 +67,21 @@ def test_a_cohort_leads_to_its_bill_and_to_its_requests(
     page.close()
 
 
+def test_what_would_be_saved_without_a_tenant_is_told_when_asked(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page("cost"))
+    expect(page.locator(".st-key-card-cost-without")).to_have_count(0)
+    page.locator(".st-key-card-cost-cohorts tbody tr").first.locator("a").first.click()
+    card = page.locator(".st-key-card-cost-without")
+    expect(card).to_be_visible()
+    card.get_by_role("button", name="Replay the range").click()
+    # The requests of this store come from no engine of our own.
+    expect(card).to_contain_text("It cannot be told: no steps of an engine are stored")
+    assert_no_exception(page)
+    page.close()
+
+
 def test_the_export_adds_up_to_the_page(platform: Platform) -> None:
     begin, end = (f"{ms // 60_000 * 60}" for ms in (platform.from_ms, platform.to_ms + 59_999))
     begin, end = (_text(int(seconds)) for seconds in (begin, end))

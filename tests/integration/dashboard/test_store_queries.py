@@ -111,6 +111,9 @@ QUERIES: dict[str, dict[str, object]] = {
     "explore_count": EXPLORE,
     "explore_example": {},
     "request_logs": {"trace_id": "none"},
+    "engine_contents": {"model": "", "tenant": "acme"},
+    "engine_requests": {"origin_ms": 0},
+    "engine_runs": {"origin_ms": 0},
     "session_keys": {
         **NO_FILTER, "route": "", "outcome": "", "order_by": "e2e", "limit": 5, "offset": 0,
         "most": 5,

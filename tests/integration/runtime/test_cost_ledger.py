@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.cost_ledger import MAX_ERROR, MAX_GAP, make_mix
+from bench.cost_ledger import MAX_ERROR, MAX_GAP, make_mix, predict
+from evenkeel.whatif.saving import PredictedSaving
 from tests.fixtures import random_model
 from tests.fixtures.replayed_engine import ReplayedEngine, additive, open_engine
 
@@ -31,9 +32,19 @@ def test_requests_and_idle_add_up_to_the_time_of_the_engine(engine: ReplayedEngi
     assert account.idle_s > 0.5 * replay.wall_s
 
 
-def test_what_an_engine_saves_without_a_tenant_is_predicted(engine: ReplayedEngine) -> None:
-    asks, names = make_mix(3, 3, 120.0, 0.15)
-    whole = engine.replay(asks, additive)
+@pytest.mark.parametrize(
+    ("seed", "seconds", "rate", "num_blocks"),
+    [(3, 120.0, 0.15, 1000), (5, 20.0, 2.0, 3000), (8, 20.0, 1.0, 500)],
+    ids=["room for all", "always busy", "a queue for the cache"],
+)
+def test_what_an_engine_saves_without_a_tenant_is_predicted(
+    engine: ReplayedEngine, seed: int, seconds: float, rate: float, num_blocks: int
+) -> None:
+    asks, names = make_mix(seed, 3, seconds, rate)
+    options = {"num_blocks": num_blocks, "max_num_seqs": 32}
+    whole = engine.replay(asks, additive, **options)
     rest = [ask for ask in asks if ask.tenant != names[0]]
-    saved_s = whole.busy_s - engine.replay(rest, additive, seed=1).busy_s
-    assert whole.avoidable_s(names[0]) == pytest.approx(saved_s, rel=MAX_ERROR)
+    saved_s = whole.busy_s - engine.replay(rest, additive, seed=1, **options).busy_s
+    found = predict(whole, names[0])
+    assert isinstance(found, PredictedSaving), found
+    assert found.saved_s == pytest.approx(saved_s, rel=MAX_ERROR)

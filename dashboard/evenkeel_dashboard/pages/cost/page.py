@@ -34,6 +34,7 @@ from evenkeel_dashboard.pages.cost.model import (
     unpriced_words,
     wasted_by_cause,
 )
+from evenkeel_dashboard.pages.cost.without import show_without
 
 MAX_COHORTS = 400
 _LOOK_FOR = (
@@ -85,6 +86,7 @@ def _body(selection: Selection, dimension: str) -> None:
         st.html(f'<div class="ek-remark" data-unpriced>{escape(words)}</div>')
     _show_bill(data, dimension, prices.currency)
     _show_cohorts(data.cohorts, selection, dimension, prices.currency)
+    show_without(selection, data.window, prices)
     left, right = st.columns([3, 2], gap="small")
     with left:
         _show_changes(data.cohorts, selection, dimension, prices.currency, before)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from evenkeel.prices.engine_time import engine_times
+from evenkeel.prices.engine_time import cost_of_seconds, engine_times
 from evenkeel.prices.stored import prices_of
+from evenkeel.whatif.saving import PredictedSaving
 from evenkeel_dashboard.pages.cost.model import (
     NONE,
     Savings,
@@ -15,6 +16,7 @@ from evenkeel_dashboard.pages.cost.model import (
     cohort_costs,
     cost_tiles,
     idle_of,
+    saving_facts,
     savings_of,
     total_of,
     unpriced,
@@ -163,3 +165,26 @@ def test_engine_time_that_is_nothing_has_no_row() -> None:
         for kind, spent_s in (("requests", 10.0), ("idle", 3.46e-17))
     ]
     assert [each.kind for each in by_kind(engine_times(rows, PRICES))] == ["requests"]
+
+
+def test_engine_seconds_cost_what_their_engines_do() -> None:
+    at = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
+    assert cost_of_seconds({"own": 3.0}, PRICES, at) == 3.0
+    assert cost_of_seconds({}, PRICES, at) == 0.0
+    assert cost_of_seconds({"own": 3.0, "another": 0.1}, PRICES, at) is None
+
+
+def test_what_a_tenants_absence_saves_in_words() -> None:
+    sample = PredictedSaving({"own": 3.0, "two": 1.0}, 0.5, 16.0, -0.004, 0.1, 20_000)
+    assert saving_facts(sample, 4.0, "EUR", "today") == [
+        ("saved", "4 s ± 500 ms"),
+        ("of the time in steps", "25%"),
+        ("at the engines' price", "4 EUR"),
+        ("replayed", "20,000 requests, a sample of 10% of the time"),
+        ("replay of what happened", "−0.4% off"),
+        ("range", "today"),
+    ]
+    whole = PredictedSaving({"own": 0.0}, None, 0.0, 0.0, 1.0, 7)
+    facts = dict(saving_facts(whole, None, "EUR", "today"))
+    assert facts["replayed"] == "7 requests"
+    assert facts["at the engines' price"] == facts["of the time in steps"] == "no data"

@@ -163,14 +163,3 @@ def test_requests_waste_and_idle_add_up_to_the_bill(lost: Sequence[int]) -> None
         assert bill.effective == pytest.approx(owed, rel=1e-3)
     # The last bill spreads the overhead over the tenants.
     assert sum(bill.of_tenant.values()) == pytest.approx(owed, rel=1e-3)
-
-
-def test_what_an_engine_with_room_for_all_saves_without_a_tenant_is_predicted() -> None:
-    whole = Model(make_tasks(80, gap_ms=400))
-    whole.run()
-    rest = Model([task for task in make_tasks(80, gap_ms=400) if task.tenant == "acme"])
-    rest.run()
-    avoidable_s = sum(
-        engine.avoidable_s for tenant, engine in whole.requests if engine and tenant == "zeta"
-    )
-    assert avoidable_s == pytest.approx(whole.busy_s - rest.busy_s, rel=0.1)

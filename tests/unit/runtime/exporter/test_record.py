@@ -64,10 +64,9 @@ def test_a_request_says_how_its_engine_computes() -> None:
 
 
 def test_a_request_says_what_it_cost_the_engine() -> None:
-    spent = EngineSeconds(0.05, 0.01, 0.03, 0.2, 0.004)
+    spent = EngineSeconds(0.05, 0.01, 0.2, 0.004)
     record = complete(STREAMED, 100, Ledger({}, engine=spent))
     assert (record.engine_s, record.engine_wasted_s) == (0.05, 0.01)
-    assert record.engine_avoidable_s == 0.03
     assert (record.engine_saved_prefix_s, record.engine_saved_drafts_s) == (0.2, 0.004)
     assert complete(STREAMED, 100, Ledger({})).engine_s is None
 

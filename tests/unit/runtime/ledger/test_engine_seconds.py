@@ -31,9 +31,8 @@ def test_shares_add_up_to_each_step_with_work(steps: Steps, weights: list[float]
     seconds = (steps.end_ns - steps.begin_ns) / 1e9
     assert spent == pytest.approx(np.where(has_work, seconds, 0.0), rel=1e-9, abs=1e-12)
     assert (shares.wasted_s <= shares.spent_s + 1e-12).all()
-    assert (shares.avoidable_s <= shares.spent_s + 1e-12).all()
     assert (shares.spent_s[~is_in] == 0).all()
-    for part in (shares.wasted_s, shares.avoidable_s, shares.saved_s):
+    for part in (shares.wasted_s, shares.saved_s):
         assert (part >= 0).all()
 
 
@@ -55,24 +54,6 @@ def test_rejected_drafts_are_wasted_and_accepted_ones_save_steps() -> None:
     assert shares.wasted_s == pytest.approx([0.0005])
     # Three more steps of 3 ms each, less the three drafts.
     assert shares.saved_s == pytest.approx([0.0075])
-
-
-AVOIDABLE = {
-    "the fixed cost of a step is needed by the other owner as well": ([0, 1], Held.NOT, [1, 1]),
-    "a step of one owner is not needed at all": ([7, 7], Held.NOT, [2, 2]),
-    "where others wait for room, they would have had it": ([0, 1], Held.SEATS, [2, 2]),
-}
-
-
-@pytest.mark.parametrize(
-    ("owners", "held_by", "expected_ms"), AVOIDABLE.values(), ids=AVOIDABLE.keys()
-)
-def test_what_a_step_would_be_without_an_owner(
-    owners: list[int], held_by: Held, expected_ms: list[float]
-) -> None:
-    steps = build(Step(0, 4, [decode(0), decode(1)], held_by))
-    shares = share_steps(steps, COST, np.array(owners))
-    assert shares.avoidable_s * 1e3 == pytest.approx(expected_ms)
 
 
 def test_what_cached_tokens_saved() -> None:
