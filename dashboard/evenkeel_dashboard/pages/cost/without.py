@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import streamlit as st
 
 from evenkeel.prices.engine_time import cost_of_seconds
@@ -12,6 +10,7 @@ from evenkeel.times import to_datetime
 from evenkeel.whatif.reading import predicted_saving
 from evenkeel.whatif.saving import PredictedSaving, Unpredictable
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.selection import Selection
