@@ -29,7 +29,7 @@ NO_EVENTS = "CAST(map(), 'Map(String, Float64)')"
 
 
 @dataclass(frozen=True, slots=True)
-class CountedIndicator:
+class KeyedIndicator:
     """An indicator counted under one key of `slo_good` and `slo_bad`."""
 
     key: str
@@ -44,7 +44,7 @@ class Events:
     bad: str
 
 
-def events_of(counted: Sequence[CountedIndicator]) -> Events:
+def events_of(counted: Sequence[KeyedIndicator]) -> Events:
     """Return the expressions; they need the aliases `weight` and `ending` of rollup.sql."""
     if not counted:
         return Events(NO_EVENTS, NO_EVENTS)
@@ -56,7 +56,7 @@ def events_of(counted: Sequence[CountedIndicator]) -> Events:
     return Events(*maps)
 
 
-def _judged(counted: Sequence[CountedIndicator]) -> str:
+def _judged(counted: Sequence[KeyedIndicator]) -> str:
     """Return an array of (good, bad) weights, one element per objective."""
     arguments = {
         "errors": _array(str(_endings(each, Treatment.BAD)) for each in counted),
@@ -155,7 +155,7 @@ def _filters(indicator: Indicator) -> str:
     return " AND ".join(conditions) or "1"
 
 
-def _endings(counted: CountedIndicator, treatment: Treatment) -> int:
+def _endings(counted: KeyedIndicator, treatment: Treatment) -> int:
     """Return the endings with this treatment, as bits."""
     treatments = treatments_of_endings(counted.indicator)
     return sum(1 << bit for bit, each in enumerate(treatments) if each is treatment)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
 from evenkeel.slo.selection import Filter, SelectOperator, StatusRange
-from evenkeel_collector.store.judgement import CountedIndicator
+from evenkeel_collector.store.judgement import KeyedIndicator
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -73,10 +73,10 @@ def counted_slos(slos: Iterable[Slo], in_force: Sequence[CountedSlo]) -> list[Co
     return found
 
 
-def parts_of(counted: Sequence[CountedSlo]) -> list[CountedIndicator]:
+def parts_of(counted: Sequence[CountedSlo]) -> list[KeyedIndicator]:
     """Return the counted indicators, each key once."""
     by_key = {each.key: each.definition for each in counted}
-    return [CountedIndicator(key, read_definition(text)) for key, text in by_key.items()]
+    return [KeyedIndicator(key, read_definition(text)) for key, text in by_key.items()]
 
 
 def write_definition(indicator: Indicator) -> str:

@@ -24,7 +24,7 @@ from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
 from evenkeel_collector.store.judgement import (
-    CountedIndicator,
+    KeyedIndicator,
     events_of,
     judged_sessions_view,
     judged_view,
@@ -235,7 +235,7 @@ class Rollups:
             run_statement(client, statement, self._render)
         self._are_views_set = True
 
-    def _count_stored(self, client: Client, parts: Sequence[CountedIndicator]) -> None:
+    def _count_stored(self, client: Client, parts: Sequence[KeyedIndicator]) -> None:
         """Count the events of stored requests, one day at a time; a view updates the hours."""
         num_rows, first, last = client.query(
             "SELECT count(), min(time), max(time) FROM requests"
@@ -280,7 +280,7 @@ def _refusal(error: Exception) -> StoreError:
     return StoreError(f"cannot update the rollups: {first_line(error)}")
 
 
-def view_statements(parts: Sequence[CountedIndicator]) -> list[str]:
+def view_statements(parts: Sequence[KeyedIndicator]) -> list[str]:
     """Return the statements that make a single store's views count these objectives."""
     return [
         f"ALTER TABLE requests_to_requests_{end} MODIFY QUERY\n{query}"
@@ -288,7 +288,7 @@ def view_statements(parts: Sequence[CountedIndicator]) -> list[str]:
     ]
 
 
-def _minute_query(parts: Sequence[CountedIndicator]) -> str:
+def _minute_query(parts: Sequence[KeyedIndicator]) -> str:
     events = events_of(parts)
     return _fill(
         "rollup.sql",

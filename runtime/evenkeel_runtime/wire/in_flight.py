@@ -46,7 +46,7 @@ class SharedInFlight(SharedMessage[InFlight]):
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class InFlightGauge:
     """A metric of the requests in the engine.
 
     Attributes:
@@ -65,21 +65,21 @@ class Gauge:
 
 
 IN_FLIGHT_GAUGES = (
-    Gauge(
+    InFlightGauge(
         "evenkeel_runtime_requests_in_flight",
         "{request}",
         "num_running",
         ("model",),
         "Requests in the engine",
     ),
-    Gauge(
+    InFlightGauge(
         "evenkeel_runtime_stalled_requests",
         "{request}",
         "num_stalled",
         ("model", "waits_for"),
         "Requests in the engine without a token for longer than stall_after_s",
     ),
-    Gauge(
+    InFlightGauge(
         "evenkeel_runtime_longest_wait_seconds",
         "s",
         "longest_s",
@@ -89,7 +89,7 @@ IN_FLIGHT_GAUGES = (
 )
 
 
-def gauge_values(gauge: Gauge, reading: InFlight) -> Iterator[tuple[dict[str, str], float]]:
+def gauge_values(gauge: InFlightGauge, reading: InFlight) -> Iterator[tuple[dict[str, str], float]]:
     """Yield the labels and value of each sample."""
     for model, of_model in reading.models.items():
         value = getattr(of_model, gauge.field)

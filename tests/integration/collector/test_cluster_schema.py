@@ -10,7 +10,7 @@ import pytest
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.judgement import CountedIndicator, judged_view
+from evenkeel_collector.store.judgement import KeyedIndicator, judged_view
 from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.request_columns import added_fields, migrated_query, query_with
 from evenkeel_collector.store.rollups import view_statements
@@ -26,7 +26,7 @@ STATEMENTS = [
     for statement in migration.statements
     for text in SCHEMA.render(statement)
 ]
-SLOW = CountedIndicator("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
+SLOW = KeyedIndicator("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
 FILLED = migrated_query(MIGRATIONS)
 FIELDS = [
     *added_fields(FILLED, REQUEST_FIELDS),
