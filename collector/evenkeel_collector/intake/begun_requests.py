@@ -9,9 +9,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 # More conversations at once forget the oldest one's request, which then has no duration.
 MAX_CONVERSATIONS = 20_000
+# A conversation with a longer id is not remembered.
+MAX_ID = 256
+
+
+class AgentConversation(NamedTuple):
+    """A conversation of a tenant; two tenants may use the same id."""
+
+    tenant: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +39,12 @@ class BegunRequests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._latest: OrderedDict[str, BegunRequest] = OrderedDict()
+        self._latest: OrderedDict[AgentConversation, BegunRequest] = OrderedDict()
 
-    def add(self, conversation: str, request: BegunRequest) -> None:
+    def add(self, conversation: AgentConversation, request: BegunRequest) -> None:
         """Remember a conversation's request in place of its last one."""
+        if max(map(len, conversation)) > MAX_ID:
+            return
         with self._lock:
             if (known := self._latest.get(conversation)) and known.start_ns == request.start_ns:
                 # The same event again.
@@ -42,7 +54,7 @@ class BegunRequests:
             if len(self._latest) > MAX_CONVERSATIONS:
                 self._latest.popitem(last=False)
 
-    def ended(self, conversation: str, end_ns: int) -> BegunRequest | None:
+    def ended(self, conversation: AgentConversation, end_ns: int) -> BegunRequest | None:
         """Return the request that ends now; None if it is unknown or ended at another time."""
         with self._lock:
             begun = self._latest.get(conversation)

@@ -22,7 +22,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evenkeel import conventions, spans
 from evenkeel.privacy.budget import OverBudgetError
-from evenkeel_collector.intake.begun_requests import BegunRequest, BegunRequests
+from evenkeel_collector.intake.begun_requests import AgentConversation, BegunRequest, BegunRequests
 from evenkeel_collector.intake.canonical import AwaitedCall, to_text
 from evenkeel_collector.intake.event_calls import READERS, DescribedCall, begins, number_of
 
@@ -94,13 +94,17 @@ def calls_of(
                 if is_hasty and num_events > MAX_HASTY_EVENTS:
                     raise OverBudgetError
                 if (conversation := begins(name, attributes)) is not None:
-                    begun.add(conversation, _begun_of(record, attributes))
+                    of = AgentConversation(
+                        _tenant_of(of_resource.resource, attributes), conversation
+                    )
+                    begun.add(of, _begun_of(record, attributes))
                 call = READERS[name](attributes)
                 if call is None:
                     continue
                 span = _span_of(record, name, attributes, call, num_events)
                 if call.ends:
-                    _begin(span, begun.ended(call.ends, span.end_time_unix_nano))
+                    of = AgentConversation(_tenant_of(of_resource.resource, attributes), call.ends)
+                    _begin(span, begun.ended(of, span.end_time_unix_nano))
                 if name == conventions.EVENT_INFERENCE and _has_span(record):
                     span.trace_id, span.span_id = record.trace_id, record.span_id
                     span.parent_span_id = b""
@@ -224,6 +228,11 @@ def _span_of(
         span.status.code = Status.STATUS_CODE_ERROR
         span.status.message = call.error
     return span
+
+
+def _tenant_of(resource: Any, attributes: Mapping[str, str]) -> str:
+    stated = (pair.value.string_value for pair in resource.attributes if pair.key == spans.TENANT)
+    return attributes.get(spans.TENANT) or next(stated, "")
 
 
 def _begun_of(record: Any, attributes: Mapping[str, str]) -> BegunRequest:

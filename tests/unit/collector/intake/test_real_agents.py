@@ -2,8 +2,10 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pydantic import SecretStr
 
 from evenkeel_collector.intake.begun_requests import BegunRequests
@@ -20,7 +22,8 @@ REDACTOR = Redactor(load_rules(), SecretStr("k" * 64))
 SAID = (b"delivery", b"the usual time", b"Paris", b"rains in", b"echo hello")
 
 
-def test_codex_requests_have_their_duration_and_place_though_their_events_come_apart() -> None:
+def codex_requests(tenant_of: Callable[[str], str]) -> list[tuple[Span, Mapping[str, str]]]:
+    """Return the requests of a Codex whose events come one by one, each of a tenant by its text."""
     begun = BegunRequests()
     requests = []
     for path, body in recorded("codex_traced"):
@@ -30,6 +33,10 @@ def test_codex_requests_have_their_duration_and_place_though_their_events_come_a
         for scope in of_resource["scopeLogs"]:
             for record in scope["logRecords"]:
                 alone = {**of_resource, "scopeLogs": [{**scope, "logRecords": [record]}]}
+                tenant = {"stringValue": tenant_of(json.dumps(record))}
+                named = [{"key": "evenkeel.tenant", "value": tenant}]
+                named += of_resource["resource"]["attributes"]
+                alone["resource"] = {**of_resource["resource"], "attributes": named}
                 checked = check_logs_json(
                     json.dumps({"resourceLogs": [alone]}).encode(), begun=begun
                 )
@@ -38,6 +45,11 @@ def test_codex_requests_have_their_duration_and_place_though_their_events_come_a
                     for span, attributes in spans_of(checked.payload)
                     if attributes["gen_ai.operation.name"] == "chat"
                 ]
+    return requests
+
+
+def test_codex_requests_have_their_duration_and_place_though_their_events_come_apart() -> None:
+    requests = codex_requests(lambda event: "acme")
     assert len(requests) == 2
     for span, attributes in requests:
         duration_s = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
@@ -49,6 +61,12 @@ def test_codex_requests_have_their_duration_and_place_though_their_events_come_a
     # In the trace of the spans that Codex sends, not one of the conversation's.
     assert {span.trace_id.hex() == requests[0][0].trace_id.hex() for span, _ in requests} == {True}
     assert not requests[0][0].trace_id.hex().startswith("01a2")
+
+
+def test_the_begin_of_another_tenants_request_says_nothing() -> None:
+    requests = codex_requests(lambda event: "acme" if "codex.api_request" in event else "other")
+    assert [span.parent_span_id for span, _ in requests] == [b"", b""]
+    assert all("evenkeel.clamped.start_unix_nano" in attributes for _, attributes in requests)
 
 
 @pytest.mark.parametrize("name", NAMES)
