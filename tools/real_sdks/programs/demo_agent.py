@@ -1,6 +1,7 @@
-"""An agent of Pydantic AI that must call tools, even of a model that only follows a grammar.
+"""An agent of Pydantic AI that must call a tool, even with a model that only follows a grammar.
 
-MODEL=support python demo_agent.py
+evenkeel serve demo --enable-auto-tool-choice --tool-call-parser hermes
+OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=none python demo_agent.py
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def get_weather(city: Literal["Paris", "Rome"]) -> str:
 
 
 def main() -> None:
-    """Ask five times: which tool is called is the model's choice."""
+    """Ask five times; whether the tool is called first is the model's choice."""
     setup_otel.export()
     Agent.instrument_all()
     agent = Agent(
@@ -34,7 +35,7 @@ def main() -> None:
         name="guide",
         tools=[get_weather],
         output_type=Weather,
-        model_settings={"max_tokens": 60, "temperature": 1.0},
+        model_settings={"max_tokens": 300, "temperature": 1.0, "parallel_tool_calls": False},
     )
     for _ in range(5):
         try:
