@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, TimeoutError, expect
 
 from evenkeel import spans
 from evenkeel.prompts.registry import digest
@@ -105,17 +106,22 @@ def earlier_runs(platform: Platform) -> None:
 def test_only_runs_that_passed_are_offered(platform: Platform, browser: Browser) -> None:
     page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
 
+    def is_list_open() -> bool:
+        # What the page draws last closes a list opened before: as people do, click again.
+        page.get_by_label("passing run").click()
+        with suppress(TimeoutError):
+            page.get_by_role("option").first.wait_for(timeout=5_000)
+        return page.get_by_role("option").first.is_visible()
+
     def are_offered() -> bool:
         # Pages of the tests before have read the runs; what they read is cached for seconds.
         page.reload()
         listed = page.locator(".st-key-card-runs tr", has_text="broken")
         expect(listed).to_contain_text("regressed")
-        # A list that is opened while the page still runs its script closes again.
         settled(page)
         page.get_by_text("Promote or roll back").click()
         settled(page)
-        page.get_by_label("passing run").click()
-        expect(page.get_by_role("option").first).to_be_visible()
+        wait_until(is_list_open)
         options = page.get_by_role("option").all_inner_texts()
         assert set(options) <= {"none (give a reason)", "passed"}
         return options == ["none (give a reason)", "passed"]
