@@ -86,22 +86,27 @@ def test_every_stored_request_has_a_ledger_that_sums_to_what_was_measured(
     served_model: ServedModel, client: httpx.Client, tenant: str
 ) -> None:
     """Alone, crowded, streamed and not, with prefix hits, several answers and speculation."""
-    threads = [beside(client, number) for number in range(2)]
-    asked = [stream(client, f"How do I reset password {i}?") for i in range(4)]
-    asked += [chat(client, LONG_TEXT, 4), chat(client, LONG_TEXT, 4)]
-    asked += [chat(client, "hello", n=2, temperature=1.0)]
-    for thread in threads:
-        thread.join()
-    spans = served_model.wait_for_requests(len(asked) + 2, evenkeel__tenant=tenant)
+    wanted = {"ttft.prefill.own", "ttft.prefill.others", "decode.decode.own", "ttft.host.input"}
     causes: set[str] = set()
-    for span in spans:
-        ledger, seen = ledger_of(span), span.attributes
-        assert total(ledger, "ttft") == pytest.approx(seen["evenkeel.ttft_s"], rel=0.02)
-        assert total(ledger, "decode") == pytest.approx(seen["evenkeel.decode_s"], rel=0.02)
-        assert not [key for key in ledger if key.endswith("unobserved")]
-        causes |= set(ledger)
-    assert {"ttft.prefill.own", "ttft.prefill.others", "decode.decode.own"} <= causes
-    assert "ttft.host.input" in causes
+    num_asked = 0
+    # On a busy machine, requests may not meet.
+    for _ in range(10):
+        threads = [beside(client, number) for number in range(2)]
+        asked = [stream(client, f"How do I reset password {i}?") for i in range(4)]
+        asked += [chat(client, LONG_TEXT, 4), chat(client, LONG_TEXT, 4)]
+        asked += [chat(client, "hello", n=2, temperature=1.0)]
+        for thread in threads:
+            thread.join()
+        num_asked += len(asked) + len(threads)
+        for span in served_model.wait_for_requests(num_asked, evenkeel__tenant=tenant):
+            ledger, seen = ledger_of(span), span.attributes
+            assert total(ledger, "ttft") == pytest.approx(seen["evenkeel.ttft_s"], rel=0.02)
+            assert total(ledger, "decode") == pytest.approx(seen["evenkeel.decode_s"], rel=0.02)
+            assert not [key for key in ledger if key.endswith("unobserved")]
+            causes |= set(ledger)
+        if wanted <= causes:
+            break
+    assert wanted <= causes
 
 
 def test_a_short_request_beside_a_long_prompt_knows_what_it_would_have_been_without(
