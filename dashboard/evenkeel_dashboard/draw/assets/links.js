@@ -13,6 +13,8 @@ export default function () {
   document.addEventListener("click", follow);
   document.addEventListener("click", act);
   document.addEventListener("keydown", key);
+  document.addEventListener("focusin", remember);
+  document.addEventListener("focusout", forget);
   document.addEventListener("scroll", keep, { capture: true, passive: true });
   addEventListener("popstate", restore);
   new MutationObserver(() => { changed ||= requestAnimationFrame(refresh); })
@@ -80,8 +82,9 @@ function restore({ state }) {
   step();
 }
 
-// Tables: a click on a header sorts; what was sorted stays so when the page refreshes.
-let changed = 0;
+// Tables: a click on a header sorts; what was sorted or has the focus stays so when the page
+// refreshes, which replaces its tables.
+let changed = 0, focused = null;
 const sorted = new Map(), opened = new Set();
 const SIZES = { "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400, k: 1e3, M: 1e6, G: 1e9 };
 
@@ -90,7 +93,7 @@ function refresh() {
   for (const table of document.querySelectorAll(".ek-table table:not([data-sorts])")) {
     table.dataset.sorts = "";
     for (const head of table.tHead.rows[0].cells) {
-      if (!head.textContent || head.querySelector("a") || table.tBodies[0].rows.length < 2) continue;
+      if (!canSort(head)) continue;
       head.classList.add("ek-th");
       head.tabIndex = 0;
       head.title = "sort";
@@ -98,7 +101,29 @@ function refresh() {
     const how = sorted.get(nameOf(table));
     if (how) sort(table, ...how);
     if (opened.has(nameOf(table))) showAll(table.parentElement, true);
+    if (focused?.table === nameOf(table)) focusAgain(table);
   }
+}
+
+const canSort = (head) => head.textContent && !head.querySelector("a")
+  && head.closest("table").tBodies[0].rows.length > 1;
+
+function remember({ target }) {
+  const table = target.closest(".ek-table table");
+  focused = table && { table: nameOf(table), href: target.getAttribute("href"), column: target.cellIndex };
+}
+
+// An element that is removed while it has the focus leaves it to the body, like a click beside it.
+function forget({ target }) {
+  setTimeout(() => { if (target.isConnected && document.activeElement === document.body) focused = null; });
+}
+
+function focusAgain(table) {
+  if (document.activeElement !== document.body) return;
+  const links = [...table.querySelectorAll("tbody a")];
+  const found = focused.href === null ? table.tHead.rows[0].cells[focused.column]
+    : links.find((link) => link.getAttribute("href") === focused.href);
+  found?.focus({ preventScroll: true });
 }
 
 const nameOf = (table) => `${location.pathname} ${table.caption?.textContent}`;
@@ -146,9 +171,10 @@ function showAll(box, wanted) {
 }
 
 async function act({ target }) {
-  const head = target.closest?.(".ek-th"), copy = target.closest?.(".ek-copy"), box = target.closest?.(".ek-short");
+  const head = target.closest?.(".ek-table thead th"), copy = target.closest?.(".ek-copy"), box = target.closest?.(".ek-short");
   if (target.closest?.(".ek-more")) return showAll(box, !box.classList.contains("ek-all"));
-  if (head) return sortBy(head);
+  // Also one that refresh has not reached yet.
+  if (head && canSort(head)) return sortBy(head);
   if (copy) {
     await navigator.clipboard?.writeText(copy.dataset.copy);
     copy.classList.add("ek-copied");
