@@ -35,11 +35,15 @@ FROM
             max(session_parts_named.route) AS route,
             argMaxMerge(session_parts_named.last_status) AS last_status
         FROM session_parts_named
-        WHERE (tenant, session_id) IN (
-            SELECT tenant, session_id
+        -- Those seen last after the range began, and few others: by hash, which is faster. Work takes at
+        -- most 11.6 days.
+        WHERE cityHash64(tenant, session_id) IN (
+            SELECT cityHash64(tenant, session_id)
             FROM session_parts_named
             WHERE end >= fromUnixTimestamp64Nano(
                     {from_ns:Int64} - arrayMax({silence_ns:Array(Int64)}), 'UTC')
+                AND day >= toDate(fromUnixTimestamp64Nano(
+                    {from_ns:Int64} - arrayMax({silence_ns:Array(Int64)}), 'UTC')) - 13
                 AND kind != 'agent'
         )
         GROUP BY tenant, session_id

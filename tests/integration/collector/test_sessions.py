@@ -205,6 +205,32 @@ def test_another_tenants_trace_joins_nothing(store: Sessions) -> None:
     assert len(store.turns("s", "a")) == 1
 
 
+def test_tools_that_know_their_session_but_no_tenant_are_in_its_only_tenants(
+    store: Sessions,
+) -> None:
+    said = {"gen_ai.conversation.id": "s"}
+    store.request(0, 2, "s", "header", TRACE, tenant="a")
+    store.tool(2, 4, OTHER_TRACE, **said)
+    # Only its trace, which a tool without a tenant names too.
+    store.tool(4, 5, OTHER_TRACE)
+    # The same of a session of two tenants, and of one with requests of none.
+    for tenant in ("a", "b"):
+        store.request(0, 1, "two", "header", tenant=tenant)
+    store.request(0, 1, "none", "header")
+    store.request(0, 1, "none", "header", tenant="a")
+    for session in ("two", "none"):
+        store.tool(1, 2, UNKNOWN_TRACE, **{"gen_ai.conversation.id": session})
+    store.send()
+    rows = store.rows("tenant, session_id, num_requests, num_tools, tool_s")
+    assert [tuple(row.values()) for row in rows] == [
+        ("", "none", 1, 1, 1.0), ("a", "none", 1, 0, 0.0), ("a", "s", 1, 2, 3.0),
+        ("a", "two", 1, 0, 0.0), ("b", "two", 1, 0, 0.0),
+    ]  # fmt: skip
+    assert [turn["kind"] for turn in store.turns("s", "a")] == ["request", "tool", "tool"]
+    assert [turn["kind"] for turn in store.turns("two", "a")] == ["request"]
+    assert [turn["kind"] for turn in store.turns("none")] == ["request", "tool"]
+
+
 @pytest.mark.parametrize(
     ("attributes", "session", "source"),
     [

@@ -1,5 +1,10 @@
 -- How the sessions last seen in the range went, and the keys of one page of them in the order wanted. From
 -- the parts, once: the view `sessions` also merges intervals, which takes seconds for a million sessions.
+WITH (
+    -- Most sessions of a long past were last seen before the range. To know them takes longer than it saves
+    -- if they are few.
+    SELECT countIf(end >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')) < 0.4 * count() FROM session_parts
+) AS are_most_older
 SELECT
     count() AS num_found,
     countIf(last_status_name != 'ok') AS num_failed,
@@ -38,6 +43,14 @@ FROM
             toFloat64(toUnixTimestamp64Milli(ended))
         ) AS rank
     FROM session_parts_named
+    -- By hash, which is faster; the range is checked below.
+    WHERE NOT are_most_older OR cityHash64(tenant, session_id) IN (
+        SELECT cityHash64(tenant, session_id)
+        FROM session_parts_named
+        -- Work takes at most 11.6 days.
+        WHERE are_most_older AND end >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+            AND day >= toDate(fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')) - 13
+    )
     GROUP BY tenant, session_id
     HAVING num_turns > 0
         AND ended >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
