@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
+from evenkeel.outside_text import for_terminal, safe_output
 from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
@@ -124,9 +125,11 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
     try:
-        return _run(commands or find_commands(), sys.argv[1:] if argv is None else argv)
+        with safe_output():
+            return _run(commands or find_commands(), sys.argv[1:] if argv is None else argv)
     except EvenkeelError as error:
-        print(f"evenkeel: {error}", file=sys.stderr)
+        for line in f"evenkeel: {error}".split("\n"):
+            print(for_terminal(line), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output exited (`evenkeel … | head`): not our error.
@@ -137,9 +140,9 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     except Exception as error:
         # Never Python's own exit code of 1, which would mean a regression.
         traceback.print_exc()
-        what = (str(error).strip().splitlines() or ["no explanation"])[0]
+        what = for_terminal((str(error).strip().splitlines() or ["no explanation"])[0][:500])
         print(
-            f"evenkeel: internal error: {type(error).__name__}: {what[:500]}; no stored data "
+            f"evenkeel: internal error: {type(error).__name__}: {what}; no stored data "
             "is lost, and the same command can resume; please report the lines above",
             file=sys.stderr,
         )

@@ -21,6 +21,7 @@ from evenkeel.engines.engine_map import EngineMap, MetricSource, known_engines
 from evenkeel.engines.measures import PAGE_PARTS, PagePart
 from evenkeel.engines.reported import CLIENT_FIELDS, NOT_REPORTED, fills_by_spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel.outside_text import for_terminal
 from evenkeel.secret_text import hide_password
 
 MAX_PAGE_BYTES = 20 << 20
@@ -250,11 +251,6 @@ def run_report(url: str, *, is_json: bool) -> int:
     return 0
 
 
-def _printable(text: str) -> str:
-    """Return a text from a page without what would control the terminal."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
-
-
 def _as_json(url: str, page: PrometheusPage, reports: Sequence[EngineReport]) -> dict[str, object]:
     return {
         "url": hide_password(url),
@@ -267,7 +263,7 @@ def _as_json(url: str, page: PrometheusPage, reports: Sequence[EngineReport]) ->
 def _show(page: PrometheusPage, reports: Sequence[EngineReport]) -> None:
     console = Console(highlight=False)
     for report in reports:
-        models = f", models {', '.join(map(_printable, report.models))}" if report.models else ""
+        models = f", models {', '.join(map(for_terminal, report.models))}" if report.models else ""
         version = report.version or "not reported"
         console.print(Text(f"{report.title}: version {version} (names of {report.facts}){models}"))
         table = Table("page", "part", "", "from")

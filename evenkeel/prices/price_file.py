@@ -18,6 +18,8 @@ from evenkeel.toml_file import line_of, read_toml_file
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]
 CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 DEFAULT_CURRENCY = "USD"
+# The store prices each row by one expression, whose size it bounds.
+MAX_PRICES = 2_000
 # The store's times are seconds in 32 bits; a day of each end is left for time zones.
 _YEARS = range(1971, 2106)
 _DATE_EXPECTED = "expected a date such as 2026-01-31, without quotes"
@@ -212,10 +214,18 @@ def read_price_file(path: Path, flag: str = "") -> PriceFile:
         flag: The flag that names the file, for messages.
 
     Raises:
-        ConfigurationError: If it cannot be read, a key is unknown, missing or wrong, two prices of
-            one name are valid at the same time, or a currency has no exchange rate or one too many.
+        ConfigurationError: If it cannot be read, has too many prices, a key is unknown, missing or
+            wrong, two prices of one name are valid at the same time, or a currency has no exchange
+            rate or one too many.
     """
     file = read_toml_file(path, PriceFile, flag)
+    num_prices = len(file.model) + len(file.engine)
+    if num_prices > MAX_PRICES:
+        named = f" ({flag})" if flag else ""
+        raise ConfigurationError(
+            f"{path}{named}: {num_prices:,} prices, at most {MAX_PRICES:,}: one with * or ? in its "
+            "name is enough for many models"
+        )
     if file.currency in file.exchange:
         text = f"{file.currency} is the bill's currency and has no exchange rate"
         raise _error(path, flag, ("exchange", file.currency), text)

@@ -14,6 +14,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError, MissingPartError
+from evenkeel.outside_text import for_spreadsheet
 from evenkeel.prices.charges import PERIODS, charges, focus_row, plain_row
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.commands.slo_arguments import add_store_url
@@ -108,7 +109,9 @@ def _write(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
             names = list(rows[0]) if rows else []
             writer = csv.DictWriter(out, names, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(
+                {name: for_spreadsheet(value) for name, value in row.items()} for row in rows
+            )
     except OSError as error:
         raise ConfigurationError(f"cannot write {args.out} (--out): {error.strerror}") from error
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.outside_text import for_terminal
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
 
@@ -90,7 +91,7 @@ def burned_text(store: Store, parts: Sequence[CountedIndicator], span: Span, lim
 
     rows = _read(store, parts, span, limit)
     if rows:
-        return "\n".join(_line(row) for row in rows)
+        return "\n".join(for_terminal(_line(row)) for row in rows)
     (causes,) = store.rows(_SLO / "slo_causes.sql", event_parameters(parts, span))
     return "no bad requests" if causes["num_events"] else "no data: no requests matched"
 
@@ -122,7 +123,8 @@ def _print_sessions(
     elif bad:
         for row in bad:
             tenant = f"  tenant={row['tenant']}" if row["tenant"] else ""
-            print(f"{rfc3339(row['end_ns'])}  {row['session_id']}  {session_words(row)}{tenant}")
+            line = f"{rfc3339(row['end_ns'])}  {row['session_id']}  {session_words(row)}{tenant}"
+            print(for_terminal(line))
     else:
         print("no bad sessions" if found else "no data: no sessions matched")
 

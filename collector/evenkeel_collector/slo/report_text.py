@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenkeel.durations import format_duration
 from evenkeel.times import minute_text, rfc3339
 from evenkeel_collector.slo.report import SloReport, SloResult
+
+if TYPE_CHECKING:
+    from evenkeel.slo.model import Slo
 
 _NOTE = (
     "The budget of the reported period is events × (1 − target). The share left is "
@@ -114,11 +117,12 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
             for name, count in result.num_firings.items()
             if count
         )
+        is_money = result.slo.indicator.budget is not None
         rows.append(
             (
                 f"{result.slo.title} ({result.slo.name})",
-                f"{100 * float(result.slo.target):.6g}%",
-                _percent(result.counts.sli, 4),
+                _target_text(result.slo),
+                "" if is_money else _percent(result.counts.sli, 4),
                 _percent(result.budget_left_ratio, 1),
                 f"{result.counts.bad:g}",
                 f"{result.counts.total:g}",
@@ -126,6 +130,12 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def _target_text(slo: Slo) -> str:
+    if slo.indicator.budget is not None:
+        return f"costs at most {slo.indicator.budget:g} in {format_duration(slo.scaled_period_s)}"
+    return f"{100 * float(slo.target):.6g}%"
 
 
 def _firings(report: SloReport, result: SloResult) -> list[tuple[str, ...]]:

@@ -1,10 +1,32 @@
-"""Form fields that keep their value in the URL, so that a link shows the same view."""
+"""Form fields that keep their value in the URL, so that a link shows the same view.
+
+A value in the URL that is none of a field's options is said in the page's notice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import streamlit as st
+
+from evenkeel_dashboard.draw import markup
+
+_SLOT, _SAID = "notice_slot", "notices"
+
+
+def notices_here() -> None:
+    """Draw the page's notices here: what in its URL does not apply."""
+    st.session_state[_SLOT], st.session_state[_SAID] = st.empty(), []
+
+
+def add_notice(problem: str) -> None:
+    """Add a sentence to the page's notices, once; the first one is drawn here if need be."""
+    if _SAID not in st.session_state:
+        notices_here()
+    said = st.session_state[_SAID]
+    if problem and problem not in said:
+        said.append(problem)
+        st.session_state[_SLOT].html(markup.notice(" ".join(said)))
 
 
 def pick(name: str, label: str, options: Mapping[str, str], width: int = 170) -> str:
@@ -15,6 +37,8 @@ def pick(name: str, label: str, options: Mapping[str, str], width: int = 170) ->
     def choose() -> None:
         set_param(name, st.session_state[f"{name}_field"], default)
 
+    if wanted not in options:
+        add_notice(f"{wanted!r} is not known for {label!r}; showing {options[default]}.")
     st.session_state[f"{name}_field"] = wanted if wanted in options else default
     chosen = st.selectbox(
         label,

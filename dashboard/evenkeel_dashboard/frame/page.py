@@ -16,6 +16,7 @@ from evenkeel_dashboard.draw import markup, wording, zones
 from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.contents import contents_later
+from evenkeel_dashboard.frame.fields import add_notice
 from evenkeel_dashboard.frame.selection import (
     DEFAULT_PRESET,
     FILTERS,
@@ -153,8 +154,7 @@ def selection_bar(filters: Sequence[str] = FILTERS) -> Selection:
             if name in filters:
                 _filter_field(name, options, current)
         _live_switch(current)
-    if problem:
-        st.html(markup.notice(problem))
+    add_notice(problem)
     return current
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from evenkeel.outside_text import drawn_on
 from evenkeel_evals.ask.recorded import RecordedRun
 from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import Progress as ReportProgress
@@ -43,7 +44,8 @@ def show_progress(console: Console, title: str) -> Iterator[ReportProgress]:
         yield line
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+    moving = Console(file=drawn_on(console.file))
+    with Progress(*columns, TimeRemainingColumn(), console=moving, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

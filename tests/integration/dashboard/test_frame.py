@@ -85,6 +85,11 @@ def test_a_range_that_is_none_says_so(platform: Platform, browser: Browser) -> N
     expect(page.get_by_role("alert")).to_contain_text("'banana' is not a range; showing the last")
     page.goto(f"{platform.dashboard_url}/?tz=Mars")
     expect(page.get_by_role("alert")).to_contain_text("'Mars' is not a time zone")
+    page.goto(platform.page("explore", engine="hal9000", order="luck"))
+    expect(page.get_by_role("alert")).to_contain_text(
+        "'luck' is not known for 'order by'; showing newest. "
+        "'hal9000' is not known for 'engine'; showing all."
+    )
     page.close()
 
 

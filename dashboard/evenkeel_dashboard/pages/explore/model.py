@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from evenkeel.outside_text import for_spreadsheet
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.markup import Cell, page_link
 
@@ -28,8 +29,6 @@ _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
 _REASON = re.compile(
     r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
 )
-# Spreadsheets read a cell that starts with one of these as a formula, and names are user input.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def bound(text: str) -> float | None:
@@ -77,7 +76,7 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
     safe = frame.copy()
     for name in safe.columns:
         if safe[name].dtype == object or str(safe[name].dtype).startswith("str"):
-            safe[name] = safe[name].map(_defused)
+            safe[name] = safe[name].map(for_spreadsheet)
     text: str = safe.to_csv(index=False)
     return text.encode()
 
@@ -104,8 +103,3 @@ def cell_words(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return wording.exact(value)
     return str(value)
-
-
-def _defused(value: Any) -> Any:
-    is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
-    return f"'{value}" if is_formula else value

@@ -120,6 +120,10 @@ WRONG = {
         f"[exchange.USD]\nrate = 2\n{SOURCED}",
         ":1 (--prices): USD is the bill's currency and has no exchange rate",
     ),
+    "too many": (
+        "\n".join(f'[[model]]\nname = "m{i}"\ninput = 1\n{SOURCED}' for i in range(2_001)),
+        "prices.toml (--prices): 2,001 prices, at most 2,000",
+    ),
     "overlap in time zones": (
         f'[[model]]\nname = "a"\ninput = 1\nuntil = 2026-02-01T00:00:00-05:00\n{SOURCED}\n'
         f'[[model]]\nname = "a"\ninput = 2\nfrom = 2026-02-01\n{SOURCED}',

@@ -1,0 +1,64 @@
+"""Text from outside (names, IDs, answers), made harmless for a terminal or a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, TextIO, cast
+
+REPLACEMENT = "\ufffd"
+# Control characters but tab and newline, and those that change the direction of text.
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+_IN_A_LINE = re.compile(f"[\t\n{_CONTROLS}]")
+# Colours of our own tables (SGR) are kept: they change no text and move nothing.
+_IN_OUTPUT = re.compile(rf"(\x1b\[[0-9;]*m)|[{_CONTROLS}]")
+# A spreadsheet reads a cell that starts with one of these as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def for_terminal(text: str) -> str:
+    """Return the text as one line, with each character that would control a terminal replaced."""
+    return _IN_A_LINE.sub(REPLACEMENT, text)
+
+
+def for_spreadsheet(value: Any) -> Any:
+    """Return the value; text that would be a formula is quoted with an apostrophe."""
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
+    return f"'{value}" if is_formula else value
+
+
+class _SafeStream:
+    """A text stream that cannot control the terminal, apart from colours."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.unsafe = stream
+
+    def write(self, text: str) -> int:
+        self.unsafe.write(_IN_OUTPUT.sub(lambda found: found[1] or REPLACEMENT, text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unsafe, name)
+
+
+@contextmanager
+def safe_output() -> Iterator[None]:
+    """Within it, what is printed to a terminal cannot control it; files get it unchanged."""
+    before = sys.stdout
+    if before is not None and before.isatty():
+        sys.stdout = cast(TextIO, _SafeStream(before))
+    try:
+        yield
+    finally:
+        sys.stdout = before
+
+
+def drawn_on(stream: IO[str]) -> IO[str]:
+    """Return the stream for something that moves the cursor, such as a progress bar."""
+    return stream.unsafe if isinstance(stream, _SafeStream) else stream

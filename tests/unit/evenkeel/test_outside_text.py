@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenkeel.cli import Command, main
+from evenkeel.errors import CannotMeasureError
+from evenkeel.outside_text import drawn_on, for_spreadsheet, for_terminal, safe_output
+
+# Sets the window's title, moves the cursor up, reverses the direction of text.
+HOSTILE = "acme\x1b]0;title\x07\x1b[2A\r\u202egood"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@given(st.text())
+def test_a_line_for_the_terminal_is_one_line_of_printable_text(text: str) -> None:
+    safe = for_terminal(text)
+    assert len(safe) == len(text)
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u2028-\u202e]", safe)
+    assert for_terminal(safe) == safe
+
+
+def test_a_name_cannot_control_the_terminal_but_a_file_gets_it_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for stream, expected in (
+        (Terminal(), "acme\ufffd]0;title\ufffd\ufffd[2A\ufffd\ufffdgood\n"),
+        (io.StringIO(), f"{HOSTILE}\n"),
+    ):
+        monkeypatch.setattr(sys, "stdout", stream)
+        with safe_output():
+            print(HOSTILE)
+        assert stream.getvalue() == expected
+        assert sys.stdout is stream
+
+
+def test_colours_of_a_table_and_a_progress_bar_get_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with safe_output():
+        print("\x1b[1;31mred\x1b[0m\tcell")
+        drawn_on(sys.stdout).write("\x1b[2K")
+    assert stream.getvalue() == "\x1b[1;31mred\x1b[0m\tcell\n\x1b[2K"
+
+
+def test_an_error_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: object) -> int:
+        raise CannotMeasureError(f"no tenant {HOSTILE}\ntry another")
+
+    command = Command("fail", "fails", lambda parser: parser.set_defaults(run=fail))
+    assert main(["fail"], [command]) == CannotMeasureError.exit_code
+    said = capsys.readouterr().err
+    assert said.endswith("good\ntry another\n")
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", said)
+
+
+@pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@a", "\t=1", "\r=1"])
+def test_text_that_would_be_a_formula_is_quoted(value: str) -> None:
+    assert for_spreadsheet(value) == f"'{value}"
+
+
+@pytest.mark.parametrize("value", ["acme", "", -1, 1.5, None])
+def test_other_cells_stay_as_they_are(value: object) -> None:
+    assert for_spreadsheet(value) == value
