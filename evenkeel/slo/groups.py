@@ -89,7 +89,7 @@ def read_groups(
     groups = tuple(
         SeenGroup(tuple(row["group_values"]), row["first_s"] * 10**9, row["last_s"] * 10**9)
         for row in rows
-        if not any(_ODD.search(value) for value in row["group_values"])
+        if not is_odd(row["group_values"])
     )
     return SeenGroups(groups, rows[0]["num_groups"] - len(rows) if rows else 0)
 
@@ -101,7 +101,7 @@ def group_slo(slo: Slo, group: SeenGroup) -> Slo:
     values = dict(zip(grouping.columns, group.values, strict=True))
     return replace(
         slo,
-        name=f"{slo.name}/{','.join(_as_name(value) for value in group.values)}",
+        name=group_name(slo.name, group.values),
         title=f"{slo.title}, {', '.join(group.values)}",
         indicator=_of_group(slo.indicator, values),
         labels={**slo.labels, GROUP_LABEL: slo.name},
@@ -115,6 +115,16 @@ def _of_group(indicator: Indicator, values: Mapping[str, str]) -> Indicator:
     )
     select = {**indicator.select, **values}
     return replace(indicator, select=select, members=members, grouping=None)
+
+
+def group_name(definition: str, values: Iterable[str]) -> str:
+    """Return the name of a group's alerts: the definition's, and the values."""
+    return f"{definition}/{','.join(_as_name(value) for value in values)}"
+
+
+def is_odd(values: Iterable[str]) -> bool:
+    """Return whether a value has control characters, so that its group is not evaluated."""
+    return any(_ODD.search(value) for value in values)
 
 
 def _as_name(value: str) -> str:

@@ -32,7 +32,8 @@ class Metric(StrEnum):
     judges several durations at once. `acceptance` and `cache_hit` count tokens, not requests:
     accepted of drafted ones, cached of input ones. `eval_pass` counts scored answers of
     evaluations, `session_…` sessions that are over, `composite` the weighted events of other SLOs.
-    `cost` is a budget in money: what the requests of a period may cost.
+    `feedback` counts people's scores of answers, `cost` is a budget in money: what the requests of
+    a period may cost.
     """
 
     TTFT = "ttft"
@@ -48,12 +49,15 @@ class Metric(StrEnum):
     SESSION_E2E = "session_e2e"
     SESSION_TURNS = "session_turns"
     SESSION_SUCCESS = "session_success"
+    FEEDBACK = "feedback"
     COST = "cost"
     COMPOSITE = "composite"
 
 
 DURATIONS = (Metric.TTFT, Metric.TPOT, Metric.ITL, Metric.STALL, Metric.E2E)
 TOKEN_RATIOS = (Metric.ACCEPTANCE, Metric.CACHE_HIT)
+# Counted by a query of their own.
+COUNTED_APART = (Metric.EVAL_PASS, Metric.FEEDBACK, Metric.COST)
 SESSIONS = (Metric.SESSION_E2E, Metric.SESSION_TURNS, Metric.SESSION_SUCCESS)
 
 
@@ -144,9 +148,8 @@ class Indicator:
 
     @property
     def is_requests(self) -> bool:
-        """Whether its events are requests or their tokens, not answers, sessions or money."""
-        apart = (Metric.EVAL_PASS, Metric.COST, *SESSIONS)
-        return self.metric not in apart
+        """Whether its events are requests or their tokens, not scores, sessions or money."""
+        return self.metric not in (*COUNTED_APART, *SESSIONS)
 
     @property
     def selection(self) -> str:
@@ -342,6 +345,7 @@ class SloFile:
         kept: OpenSLO documents of other kinds; used only to resolve references.
         own: Our documents of kind Alerting and Rule, as plain data.
         notes: Parts of the file that are not used, one line each.
+        anomalies: The default rules in force beside the file's.
     """
 
     path: Path
@@ -355,3 +359,9 @@ class SloFile:
     kept: tuple[Mapping[str, object], ...] = ()
     own: tuple[Mapping[str, object], ...] = ()
     notes: tuple[str, ...] = ()
+    anomalies: tuple[Rule, ...] = ()
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """The rules to evaluate: the file's own and the default ones in force."""
+        return self.rules + self.anomalies

@@ -134,6 +134,18 @@ def count_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
     return {**event_parameters(parts, span), "width_ns": [part.width_ns for part in parts]}
 
 
+def feedback_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
+    """Return the parameters of the query `slo_feedback_counts`."""
+    select = part.indicator.select
+    return {
+        **{column: select.get(column, "") for column in SELECTOR_COLUMNS},
+        **filter_parameters(part.indicator),
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "width_ns": part.width_ns,
+    }
+
+
 def cost_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
     """Return the parameters of the query `slo_cost_counts`."""
     select = part.indicator.select

@@ -1,4 +1,4 @@
-"""Alert rules in addition to SLOs: a threshold, a level change, a gauge, or missing requests."""
+"""Alert rules in addition to SLOs: thresholds, changes of level, spikes, gauges, no requests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from evenkeel.durations import format_duration
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.change_points import find_changes
+from evenkeel.slo.spikes import Spike
 
 # The columns of the query `rule_measures`.
 MEASURES = (
@@ -115,6 +116,8 @@ class Gauge:
         over_s: The window.
         while_zero: Only readings taken while this gauge was 0 on the same series count; None:
             all do.
+        has_each_series: Whether each series has an alert of its own, which also resolves once the
+            series has no readings left.
     """
 
     of: GaugeSource
@@ -123,6 +126,7 @@ class Gauge:
     value: float
     over_s: Fraction
     while_zero: GaugeSource | None = None
+    has_each_series: bool = False
 
     def __str__(self) -> str:
         side = "above" if self.op == "gt" else "below"
@@ -137,7 +141,10 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An alert that does not belong to an SLO; its name is unique among SLOs and rules."""
+    """An alert that does not belong to an SLO; its name is unique among SLOs and rules.
+
+    `helps` says what would help, in one sentence; '' if nothing is known.
+    """
 
     name: str
     title: str
@@ -147,6 +154,13 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     pending_s: Fraction = Fraction(0)
     keep_firing_s: Fraction = Fraction(0)
+    helps: str = ""
+
+    @property
+    def has_many_alerts(self) -> bool:
+        """Whether it has an alert per cohort or series, named `rule/values`, not one."""
+        test = self.test
+        return isinstance(test, Spike) or (isinstance(test, Gauge) and test.has_each_series)
 
     @property
     def window_s(self) -> Fraction:
@@ -159,7 +173,7 @@ class Rule:
         return Fraction(60) if isinstance(self.test, Anomaly) else self.window_s
 
 
-Test = Threshold | Anomaly | Absence | Gauge
+Test = Threshold | Anomaly | Absence | Gauge | Spike
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +199,8 @@ def judge_rule(rule: Rule, rows: Sequence[Row]) -> RuleResult:
             return _judge_anomaly(anomaly, rows)
         case Gauge() as gauge:
             return _judge_gauge(gauge, rows)
+        case Spike():
+            raise TypeError("spikes are judged per cohort, by judge_spike")
 
 
 def _judge_gauge(test: Gauge, rows: Sequence[Row]) -> RuleResult:
@@ -193,6 +209,12 @@ def _judge_gauge(test: Gauge, rows: Sequence[Row]) -> RuleResult:
         return RuleResult(None, "no data")
     is_above = test.op == "gt"
     worst = (max if is_above else min)(read, key=lambda row: float(row["value"]))
+    return judge_series(test, worst)
+
+
+def judge_series(test: Gauge, worst: Row) -> RuleResult:
+    """Evaluate a gauge on one series."""
+    is_above = test.op == "gt"
     value = float(worst["value"])
     holds = value > test.value if is_above else value < test.value
     rest = ", ".join(f"{name}={text}" for name, text in sorted(worst["rest"].items()))

@@ -65,6 +65,11 @@ def _run_burned(args: argparse.Namespace) -> int:
             raise ConfigurationError(
                 f"SLO {args.name!r} counts eval answers, not requests; list them with evenkeel eval"
             )
+        if any(part.indicator.metric is Metric.FEEDBACK for part in parts):
+            raise ConfigurationError(
+                f"SLO {args.name!r} counts feedback, not requests; see the Evals page, or select "
+                "from evenkeel.feedback"
+            )
         if all(part.indicator.metric in SESSIONS for part in parts):
             _print_sessions(args, store, parts, span)
         elif not all(part.indicator.is_requests for part in parts):

@@ -97,6 +97,8 @@ def check_text(file: SloFile) -> str:
     if file.notes:
         blocks.append("\n".join(file.notes))
     listed = f"{_number(file.slos, 'SLO')} and {_number(file.rules, 'rule')}"
+    if file.anomalies:
+        listed += f", and {_number(file.anomalies, 'default rule')} on anomalies"
     if file.foreign:
         listed += f"; {len(file.foreign)} not evaluated"
     blocks.append(

@@ -81,7 +81,8 @@ class Evaluator:
 
     def _use_subjects(self) -> None:
         file = self._file
-        self._book.set_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
+        names = [slo.name for slo in file.slos] + [rule.name for rule in file.all_rules]
+        self._book.set_subjects(names)
 
     def _expand(self, now_ns: int) -> None:
         """Replace each grouped SLO by the SLOs of its groups."""
@@ -99,6 +100,11 @@ class Evaluator:
     def groups_left_out(self) -> Mapping[str, int]:
         """The number of groups per definition that are not evaluated because there are too many."""
         return self._groups.left_out
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many cohorts the rules on spikes compare with their past."""
+        return self._rules.num_cohorts
 
     def cycle(self, now_ns: int) -> Mapping[str, SloStatus]:
         """Evaluate once: read, judge, alert, write; return the verdicts by SLO.
@@ -127,7 +133,7 @@ class Evaluator:
                 continue
             verdicts[track.slo.name] = verdict
             conditions += found
-        conditions += self._rules.conditions(self._file.rules, now_ns)
+        conditions += self._rules.conditions(self._file.all_rules, self._active_labels(), now_ns)
         conditions += self._failure_conditions(now_ns)
         conditions += delivery_conditions(self._book, self._file.receivers, now_ns)
         self._engine.set_inhibitions(self._file.inhibitions, self._file.maintenance)
@@ -136,7 +142,7 @@ class Evaluator:
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}
         present |= {no_data_key(slo) for slo in self._file.slos}
         present |= {key for slo in self._file.slos for key in budget_keys(slo)}
-        present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
+        present |= self._present_rules()
         present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
         present |= failure_keys(self._file)
         unknown = self._groups.unknown
@@ -146,6 +152,25 @@ class Evaluator:
             self._write_status(verdicts, now_ns)
         self.store_transitions()
         return verdicts
+
+    def _active_labels(self) -> Mapping[str, Mapping[str, str]]:
+        return {
+            alert.slo: alert.details.labels
+            for alert in self._engine.alerts.values()
+            if alert.life.state in (State.PENDING, State.FIRING)
+        }
+
+    def _present_rules(self) -> set[tuple[str, str]]:
+        """Return the keys of rules, and of the alerts of those that have several."""
+        rules = {(rule.name, rule.severity.value) for rule in self._file.all_rules}
+        several = {
+            (rule.name, rule.severity.value)
+            for rule in self._file.all_rules
+            if rule.has_many_alerts
+        }
+        return rules | {
+            key for key in self._engine.alerts if (key[0].partition("/")[0], key[1]) in several
+        }
 
     @property
     def is_store_gone(self) -> bool:

@@ -11,11 +11,11 @@ from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SESSIONS, Metric, Slo
-from evenkeel.slo.query import Span
+from evenkeel.slo.query import Span, feedback_parameters, slo_parts
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
-from evenkeel_collector.slo.background import read_background
+from evenkeel_collector.slo.background import read_background, what_changed
 from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
 
@@ -96,6 +96,10 @@ def _facts(
     if any(m.indicator.metric in (Metric.EVAL_PASS, Metric.COST) for m in slo.indicator.parts):
         # These are answers of evaluations, or money: they have no phases.
         return
+    if any(m.indicator.metric is Metric.FEEDBACK for m in slo.indicator.parts):
+        yield "worst_versions", worst_versions(_versions(slo, from_ns, to_ns, store))
+        yield from what_changed(slo, to_ns, store)
+        return
     if any(member.indicator.metric in SESSIONS for member in slo.indicator.parts):
         yield from session_facts(slo, Span(from_ns, to_ns), store, dashboard_url)
         return
@@ -109,6 +113,33 @@ def _facts(
     sizes = store.evidence(_HERE / "slo_prompt_sizes.sql", slo, from_ns, to_ns)
     yield "bad_by_prompt_size", bad_by_prompt_size(sizes)
     yield from read_background(slo, from_ns, to_ns, store)
+
+
+def _versions(slo: Slo, from_ns: int, to_ns: int, store: SloStore) -> Sequence[Mapping[str, Any]]:
+    part = next(p for p in slo_parts(slo) if p.indicator.metric is Metric.FEEDBACK)
+    sent = feedback_parameters(part, Span(from_ns, to_ns))
+    return store.read(_HERE / "slo_feedback_versions.sql", sent)
+
+
+def worst_versions(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Name the prompt versions with the highest share of bad feedback, against the others'.
+
+    None with fewer than two versions to compare.
+    """
+    if len(rows) < 2:
+        return None
+    total, bad = (sum(row[name] for row in rows) for name in ("num_total", "num_bad"))
+    told = []
+    for row in rows:
+        others = (bad - row["num_bad"]) / (total - row["num_total"])
+        share = row["num_bad"] / row["num_total"]
+        if share > others:
+            told.append(
+                f"{row['prompt_name'] or 'no prompt'}@{row['prompt_version'] or '?'}: {share:.0%} "
+                f"bad of {row['num_total']}, the others {others:.0%}, first seen "
+                f"{rfc3339(row['first_ns'])}"
+            )
+    return "; ".join(told[:3]) or None
 
 
 def phases_of(slo: Slo) -> tuple[str, ...]:
@@ -226,11 +257,10 @@ def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
 
 
 def _events_of(slo: Slo) -> str:
-    return (
-        "sessions"
-        if all(m.indicator.metric in SESSIONS for m in slo.indicator.parts)
-        else "requests"
-    )
+    metrics = {member.indicator.metric for member in slo.indicator.parts}
+    if metrics == {Metric.FEEDBACK}:
+        return "scores"
+    return "sessions" if metrics <= set(SESSIONS) else "requests"
 
 
 def _share_missed(burn: WindowBurn, slo: Slo) -> str:

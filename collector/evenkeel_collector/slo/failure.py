@@ -20,8 +20,10 @@ _LISTED = 10
 
 def failure_keys(file: SloFile) -> set[tuple[str, str]]:
     """Return the keys of a file's alerts."""
-    names = [slo.name for slo in file.slos] + [rule.name for rule in file.rules]
-    return {(_key(name), Severity.TICKET.value) for name in names} | {(_ALL, Severity.TICKET.value)}
+    names = [slo.name for slo in file.slos] + [rule.name for rule in file.all_rules]
+    return {(failure_key(name), Severity.TICKET.value) for name in names} | {
+        (_ALL, Severity.TICKET.value)
+    }
 
 
 def failure_conditions(
@@ -45,16 +47,16 @@ def failure_conditions(
     wait_ns = int(_NUM_CYCLES * float(file.interval_s) * 1e9)
     delays = Delays(wait_ns, wait_ns)
     labels = {slo.name: {**slo.indicator.select, **slo.labels} for slo in file.slos}
-    labels |= {rule.name: {**rule.select, **rule.labels} for rule in file.rules}
+    labels |= {rule.name: {**rule.select, **rule.labels} for rule in file.all_rules}
     conditions = []
     for name, own in labels.items():
         reason = failures.get(name)
-        if reason is None and _key(name) not in alerting:
+        if reason is None and failure_key(name) not in alerting:
             continue
         is_left = is_store_gone or (reason is not None and is_many)
         describe = partial(_describe, name, reason or "")
         holds = None if is_left else reason is not None
-        conditions.append(_condition(_key(name), name, holds, delays, own, describe))
+        conditions.append(_condition(failure_key(name), name, holds, delays, own, describe))
     if is_many or _ALL in alerting:
         holds = None if is_store_gone else is_many
         describe = partial(_describe_all, failures)
@@ -62,7 +64,8 @@ def failure_conditions(
     return conditions
 
 
-def _key(name: str) -> str:
+def failure_key(name: str) -> str:
+    """Return the name of the alert that something cannot be evaluated."""
     return f"{name}/evaluation"
 
 

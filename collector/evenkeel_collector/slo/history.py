@@ -14,6 +14,7 @@ from evenkeel.slo.query import (
     cost_parameters,
     count_parameters,
     eval_parameters,
+    feedback_parameters,
     session_count_parameters,
     slo_parts,
 )
@@ -78,7 +79,9 @@ def _rows(store: RowReader, part: CountedIndicator, span: Span) -> list[dict[str
 
 
 def counted_apart(part: CountedIndicator, span: Span) -> tuple[Path, dict[str, object]]:
-    """Return the query that counts answers of evaluations, or money, and its parameters."""
+    """Return the query that counts evaluations' answers, feedback or money, and its parameters."""
     if part.indicator.metric is Metric.COST:
         return _HERE / "slo_cost_counts.sql", cost_parameters(part, span)
+    if part.indicator.metric is Metric.FEEDBACK:
+        return _HERE / "slo_feedback_counts.sql", feedback_parameters(part, span)
     return _HERE / "slo_eval_counts.sql", eval_parameters(part, span)

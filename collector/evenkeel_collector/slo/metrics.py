@@ -65,6 +65,11 @@ class SloMetrics:
             ["slo"],
             registry=registry,
         )
+        self._cohorts = Gauge(
+            "evenkeel_anomaly_cohorts",
+            "Cohorts whose requests are compared with their own past.",
+            registry=registry,
+        )
         self._shown: dict[str, Counts] = {}
         self._groups_left_out = Gauge(
             "evenkeel_slo_groups_left_out",
@@ -72,6 +77,10 @@ class SloMetrics:
             ["slo"],
             registry=registry,
         )
+
+    def show_cohorts(self, num: int) -> None:
+        """Set the number of cohorts that are compared with their past."""
+        self._cohorts.set(num)
 
     def show_groups_left_out(self, left_out: Mapping[str, int]) -> None:
         """Set the number of groups per definition that are not evaluated."""

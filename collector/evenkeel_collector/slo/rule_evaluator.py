@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from evenkeel.durations import format_duration
 from evenkeel.engines.engine_map import MetricSource
 from evenkeel.engines.metric_query import equivalents
 from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.groups import GROUP_LABEL, group_name
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo.query import MAX_REQUEST_NS
@@ -24,9 +26,13 @@ from evenkeel.slo.rules import (
     RuleResult,
     Threshold,
     judge_rule,
+    judge_series,
 )
-from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel.slo.spikes import Spike
+from evenkeel_collector.alerts.state import Condition
 from evenkeel_collector.slo.evidence import gather, window_link
+from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended
+from evenkeel_collector.slo.spike_watch import SpikeWatch
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
@@ -58,16 +64,25 @@ class RuleEvaluator:
         self._record_failure = record_failure
         self._next_ns: dict[str, int] = {}
         self._failures: dict[str, str] = {}
+        self._spikes = SpikeWatch(store, record_failure, dashboard_url)
 
-    def conditions(self, rules: Sequence[Rule], now_ns: int) -> list[Condition]:
-        """Return the conditions of the rules that are due; a rule that fails keeps its alert."""
-        conditions = []
+    def conditions(
+        self, rules: Sequence[Rule], active: ActiveAlerts, now_ns: int
+    ) -> list[Condition]:
+        """Return the conditions of the rules that are due; a rule that fails keeps its alerts.
+
+        Args:
+            rules: The rules in force.
+            active: The labels of pending and firing alerts, by name.
+            now_ns: The current time.
+        """
+        conditions = self._spikes.conditions(rules, active, now_ns)
         for rule in rules:
-            if now_ns < self._next_ns.get(rule.name, 0):
+            if isinstance(rule.test, Spike) or now_ns < self._next_ns.get(rule.name, 0):
                 continue
             self._next_ns[rule.name] = now_ns + min(EVERY_NS, int(rule.window_s * _SECOND_NS) // 5)
             try:
-                conditions.append(self._condition(rule, self._judge(rule, now_ns), now_ns))
+                conditions += self._judge(rule, active, now_ns)
             except Exception as error:
                 # Unexpected data or a wrong rule must not stop the other rules.
                 self._record_failure(StoreError(f"rule {rule.name!r}: {error}"))
@@ -81,27 +96,70 @@ class RuleEvaluator:
     @property
     def failures(self) -> Mapping[str, str]:
         """Why rules could not be judged at the last attempt, by name."""
-        return self._failures
+        return {**self._failures, **self._spikes.failures}
 
-    def _judge(self, rule: Rule, now_ns: int) -> RuleResult:
+    @property
+    def num_cohorts(self) -> int:
+        """How many cohorts the rules on spikes compare with their past."""
+        return self._spikes.num_cohorts
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the past of cohorts is still being read."""
+        return self._spikes.is_loading
+
+    def _judge(self, rule: Rule, active: ActiveAlerts, now_ns: int) -> list[Condition]:
         from_ns = now_ns - int(rule.window_s * _SECOND_NS)
-        return judge_rule(rule, self._store.read(*_query(rule, from_ns, now_ns)))
+        rows = self._store.read(*_query(rule, from_ns, now_ns))
+        if isinstance(rule.test, Gauge) and rule.has_many_alerts:
+            return self._each_series(rule, rule.test, rows, active, now_ns)
+        return [self._condition(rule, rule.name, judge_rule(rule, rows), now_ns)]
 
-    def _condition(self, rule: Rule, finding: RuleResult, now_ns: int) -> Condition:
+    def _each_series(
+        self,
+        rule: Rule,
+        test: Gauge,
+        rows: Sequence[Mapping[str, Any]],
+        active: ActiveAlerts,
+        now_ns: int,
+    ) -> list[Condition]:
+        conditions = []
+        for row in rows:
+            if row["value"] is None:
+                continue
+            own = {"instance": row["instance"] or row["service"], **row["rest"]}
+            name = group_name(rule.name, own.values())
+            finding = judge_series(test, row)
+            if finding.holds or name in active:
+                own[GROUP_LABEL] = rule.name
+                conditions.append(self._condition(rule, name, finding, now_ns, own))
+        there = {condition.slo for condition in conditions}
+        gone = alerts_of(rule, active) - there
+        return conditions + [ended(rule, name, active[name]) for name in gone]
+
+    def _condition(
+        self,
+        rule: Rule,
+        name: str,
+        finding: RuleResult,
+        now_ns: int,
+        own_labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> Condition:
         return Condition(
-            slo=rule.name,
+            slo=name,
             severity=rule.severity.value,
             holds=finding.holds,
-            delays=Delays(int(rule.pending_s * _SECOND_NS), int(rule.keep_firing_s * _SECOND_NS)),
+            delays=delays_of(rule),
             labels={
                 **rule.select,
+                **own_labels,
                 **rule.labels,
                 "alertname": ALERT_NAME,
-                "slo": rule.name,
+                "slo": name,
                 "severity": rule.severity.value,
             },
             figures={},
-            describe=partial(self._describe, rule, finding, now_ns),
+            describe=partial(self._describe, rule, name, finding, now_ns),
             gather=self._gathering(rule, finding, now_ns),
         )
 
@@ -114,12 +172,14 @@ class RuleEvaluator:
         from_ns = now_ns - int(rule.window_s * _SECOND_NS)
         return partial(gather, slo, from_ns, now_ns, self._dashboard_url)
 
-    def _describe(self, rule: Rule, finding: RuleResult, now_ns: int) -> dict[str, str]:
+    def _describe(self, rule: Rule, name: str, finding: RuleResult, now_ns: int) -> dict[str, str]:
         annotations = {
             "summary": f"{rule.title}: {finding.text}",
             "description": f"Over the last {format_duration(rule.window_s)}: {finding.text}.",
-            "silence": silence_command(rule.name),
+            "silence": silence_command(name),
         }
+        if rule.helps:
+            annotations["what_helps"] = rule.helps
         slo = judged_by(rule, finding)
         if slo is not None and self._dashboard_url is not None:
             from_ns = now_ns - int(rule.window_s * _SECOND_NS)

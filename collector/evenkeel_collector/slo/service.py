@@ -169,6 +169,7 @@ class SloService:
                     self._metrics.show(verdicts)
                     self._metrics.show_events(evaluator.counted, evaluator.slos)
                     self._metrics.show_groups_left_out(evaluator.groups_left_out)
+                    self._metrics.show_cohorts(evaluator.num_cohorts)
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
                     self._freeze_promotions(evaluator.slos, verdicts, now_ns)

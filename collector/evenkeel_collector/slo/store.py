@@ -22,7 +22,7 @@ from evenkeel.slo.judgement import (
     wanted_patterns,
     wanted_values,
 )
-from evenkeel.slo.model import SESSIONS, Metric, Slo
+from evenkeel.slo.model import COUNTED_APART, SESSIONS, Slo
 from evenkeel.slo.query import (
     CountedIndicator,
     Span,
@@ -31,6 +31,7 @@ from evenkeel.slo.query import (
     slo_parts,
 )
 from evenkeel.slo.series import SloStatus
+from evenkeel.slo.spikes import LEVELS, PAST_LEVELS
 from evenkeel.store import QUERIES, read_query
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.alert import Transition
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _ROWS = _HERE / "slo_rows.sql"
+_SPIKES = _HERE / "spike_windows.sql"
 _PIECE_NS = 86400 * 10**9
 _FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
 
@@ -75,7 +77,7 @@ class SloStore:
                 for i in together:
                     rows.count(parts[i], found[i])
         for i, part in enumerate(parts):
-            if part.indicator.metric in (Metric.EVAL_PASS, Metric.COST):
+            if part.indicator.metric in COUNTED_APART:
                 for row in self._query(*counted_apart(part, span)):
                     _add(found[i], row)
         of_sessions = [i for i, part in enumerate(parts) if part.indicator.metric in SESSIONS]
@@ -130,6 +132,21 @@ class SloStore:
             StoreError: If the store is unavailable or rejects the query.
         """
         return self._query(query, parameters)
+
+    def spike_windows(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rows of `spike_windows.sql`.
+
+        Raises:
+            StoreError: If the store is unavailable or rejects the query.
+        """
+        levels = PAST_LEVELS if parameters["is_past"] else LEVELS
+        quantiles = f"quantilesExactWeighted({', '.join(str(level) for level in levels)})"
+        sql = fill(read_query(_SPIKES), quantiles=quantiles)
+        try:
+            result = self._client.query(sql, parameters=dict(parameters))
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(_SPIKES.name, error) from error
+        return list(result.named_results())
 
     def _query(
         self,

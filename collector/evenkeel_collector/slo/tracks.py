@@ -263,4 +263,5 @@ def _counts_sessions(track: Track) -> bool:
 
 
 def _counts_answers(track: Track) -> bool:
-    return any(part.indicator.metric is Metric.EVAL_PASS for part in track.slo.indicator.parts)
+    scored = (Metric.EVAL_PASS, Metric.FEEDBACK)
+    return any(part.indicator.metric in scored for part in track.slo.indicator.parts)

@@ -15,6 +15,7 @@ _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "total time"}
 # What is counted, where that says it all.
 _EVENTS = {
     "availability": "of requests answered",
+    "feedback": "of people's scores good",
     "session_e2e": "of sessions done within",
     "session_turns": "of sessions with few enough turns",
     "session_success": "of sessions done well",

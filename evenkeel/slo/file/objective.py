@@ -176,6 +176,8 @@ def read_indicator(
             silence_s=section.read_or("silence", SILENCE_S, Value.duration_s),
             budget=budget,
         )
+    if metric is Metric.FEEDBACK and indicator.statuses:
+        raise value.complaint("feedback has no httpStatus: it counts scores of answers")
     if metric is Metric.EVAL_PASS and (filters or indicator.statuses or group_by):
         raise value.complaint(
             "eval_pass selects single values; its answers have no httpStatus and no groups"

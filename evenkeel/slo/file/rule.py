@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file.select import read_select
+from evenkeel.slo.file.select import read_grouping, read_select
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import (
     CACHE_MEASURES,
@@ -20,6 +20,8 @@ from evenkeel.slo.rules import (
     Test,
     Threshold,
 )
+from evenkeel.slo.spike_measures import SPIKE_MEASURES, SpikeKind
+from evenkeel.slo.spikes import Spike
 from evenkeel.slo.yaml_source import Section, Value
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -44,15 +46,21 @@ def read_rule(section: Section) -> Rule:
             spec.read_or("for", Fraction(0), Value.duration_s),
         )
         keep = spec.read_or("keepFiringFor", Fraction(0), Value.duration_s)
+        helps = spec.read_or("helps", "", Value.text)
         spec.optional("description")
     if len(given) != 1:
-        raise spec_value.complaint("give one of threshold, anomaly, absence and gauge")
+        raise spec_value.complaint("give one of threshold, anomaly, spike, absence and gauge")
     selected = read_select(select, SELECTOR_COLUMNS)
     if select is not None and given[0].name == "gauge" and set(selected) - {"model"}:
         raise select.complaint("a gauge belongs to an engine: select takes only model; use where")
     with given[0].section() as section:
         test = _TESTS[given[0].name](section)
-    return Rule(name, title, severity, test, selected, labels, pending, keep)
+    if isinstance(test, Spike):
+        twice = [column for column in test.by if column in selected]
+        if twice:
+            raise given[0].complaint(f"groupBy has {twice[0]}, which select has already", "groupBy")
+        helps = helps or test.about.helps
+    return Rule(name, title, severity, test, selected, labels, pending, keep, helps)
 
 
 def _read_name(value: Value) -> str:
@@ -83,6 +91,7 @@ def _read_gauge(section: Section) -> Gauge:
         float(section.read("value", Value.number, "a number")),
         section.read("over", Value.duration_s),
         section.read_or("whileZero", None, _read_other),
+        section.read_or("eachSeries", False, Value.flag),
     )
 
 
@@ -111,9 +120,62 @@ def _read_anomaly(section: Section) -> Anomaly:
     )
 
 
+def _read_spike(section: Section) -> Spike:
+    measure = section.read("measure", Value.choice, *SPIKE_MEASURES)
+    is_tokens = SPIKE_MEASURES[measure].kind is SpikeKind.TOKENS
+    by, most = section.optional("groupBy"), section.optional("maxGroups")
+    default = Spike(measure, Fraction(300), min_effect=0.5 if is_tokens else 0.05)
+    columns = default.by if by is None else _read_columns(by)
+    num = default.most if most is None else int(most.number("1 to 1000", _is_number_of_cohorts))
+    over = section.required("over")
+    if not 10 <= over.duration_s() <= 3600:
+        raise over.error("10s to 1h")
+    quantile, above = section.optional("quantile"), section.optional("above")
+    if quantile is not None and not is_tokens:
+        raise quantile.complaint("quantile is for tokens; this is a share of requests")
+    if above is not None and measure != "repeated_share":
+        raise above.complaint("above is for repeated_share: which answers count as repetitive")
+    return Spike(
+        measure,
+        over.duration_s(),
+        columns,
+        float(section.read_or("minEffect", default.min_effect, _read_effect, is_tokens)),
+        int(section.read_or("minRequests", default.min_requests, _read_requests)),
+        default.quantile if quantile is None else float(quantile.choice("0.5", "0.9")),
+        default.above if above is None else float(above.number("0.05 to 1", _is_above)),
+        num,
+    )
+
+
+def _read_effect(value: Value, is_tokens: bool) -> Fraction:
+    if is_tokens:
+        return value.number("a relative increase from 0.1 to 100", lambda n: 0.1 <= n <= 100)
+    return value.number("an increase of the share from 0.005 to 0.9", lambda n: 0.005 <= n <= 0.9)
+
+
+def _read_requests(value: Value) -> Fraction:
+    return value.number(
+        "a whole number from 10 to 1000000", lambda n: n.denominator == 1 and 10 <= n <= 1_000_000
+    )
+
+
+def _read_columns(value: Value) -> tuple[str, ...]:
+    grouping = read_grouping(value, None, ())
+    return () if grouping is None else grouping.columns
+
+
+def _is_number_of_cohorts(number: Fraction) -> bool:
+    return number.denominator == 1 and 1 <= number <= 1000
+
+
+def _is_above(number: Fraction) -> bool:
+    return 0.05 <= number <= 1
+
+
 _TESTS: dict[str, Callable[[Section], Test]] = {
     "threshold": _read_threshold,
     "anomaly": _read_anomaly,
+    "spike": _read_spike,
     "absence": _read_absence,
     "gauge": _read_gauge,
 }

@@ -17,6 +17,7 @@ from typing import TypeVar
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity, WindowRule, default_rules
 from evenkeel.slo.budget_policy import read_budget_policy, read_labels
+from evenkeel.slo.file.anomalies import default_anomalies, read_anomalies
 from evenkeel.slo.file.document import Documents, no_documents, sorted_documents, why_foreign
 from evenkeel.slo.file.objective import (
     Objective,
@@ -91,6 +92,7 @@ def read_slo_file(path: Path) -> SloFile:
         tuple(kept.plain() for kept in documents.kept),
         tuple(own.plain(is_exact=True) for own in documents.own),
         (*documents.notes, *(f"not evaluated: SLO {f.name!r}: {f.reason}" for f in foreign)),
+        tuple(rule for rule in settings.anomalies if rule.name not in names),
     )
 
 
@@ -114,11 +116,12 @@ class _Alerting:
     receivers: tuple[Receiver, ...] = ()
     inhibitions: tuple[InhibitRule, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
+    anomalies: tuple[Rule, ...] = ()
 
 
 def _read_alerting(section: Section | None) -> _Alerting:
     if section is None:
-        return _Alerting()
+        return _Alerting(anomalies=default_anomalies())
     with section, section.required("spec").section() as spec:
         interval_s = spec.read_or("interval", Fraction(5), _interval_s)
         scale = spec.read_or("scale", Fraction(1), _scale)
@@ -127,7 +130,8 @@ def _read_alerting(section: Section | None) -> _Alerting:
         intervals = read_time_intervals(spec.optional("timeIntervals"))
         maintenance = spec.read_or("maintenance", (), Value.each, read_maintenance)
         receivers = spec.read_or("route", receivers, read_routing, receivers, intervals)
-    return _Alerting(float(interval_s), scale, receivers, inhibitions, maintenance)
+        anomalies = spec.read_or("anomalies", default_anomalies(), read_anomalies)
+    return _Alerting(float(interval_s), scale, receivers, inhibitions, maintenance, anomalies)
 
 
 def _interval_s(value: Value) -> Fraction:

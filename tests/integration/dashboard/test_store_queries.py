@@ -26,7 +26,8 @@ LATENCY: dict[str, object] = {
 EXPLORE: dict[str, object] = {
     **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
     "route": "faq", "response_cache": "exact", "engine": "", "min_ttft_s": 0.5, "min_e2e_s": 0.0,
-    "min_stall_s": 0.0, "min_input_tokens": 0.0, "min_output_tokens": 0.0, "limit": 5,
+    "min_stall_s": 0.0, "min_input_tokens": 0.0, "min_output_tokens": 0.0,
+    "min_reasoning_tokens": 0.0, "min_repeated_share": 0.0, "answer": "", "limit": 5,
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")

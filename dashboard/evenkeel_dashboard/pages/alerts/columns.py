@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.request_rows import example_ids, short_id
-from evenkeel_dashboard.pages.alerts.model import advice_on, burn_window, evidence, links
+from evenkeel_dashboard.pages.alerts.model import (
+    advice_on,
+    burn_window,
+    evidence,
+    explore_params,
+    links,
+)
 
 
 def alert_columns(annotations: Mapping[str, str], slo_href: str, params: Mapping[str, str]) -> str:
@@ -56,7 +62,12 @@ def _steps(
     if examples:
         shown = ", ".join(markup.link(text, href) for text, href in examples)
         steps.append(f"Open an example: {shown}")
-    steps.append(markup.link("See who spent the budget", slo_href))
+    if explored := explore_params(annotations):
+        steps.append(markup.link("See these requests", markup.page_link("explore", explored)))
+    if helps := annotations.get("what_helps"):
+        steps.append(f"What would help: {escape(helps)}")
+    else:
+        steps.append(markup.link("See who spent the budget", slo_href))
     if (advice := advice_on(annotations.get("top_cause", ""))) is not None:
         flags = ", ".join(f"<code>{escape(flag)}</code>" for flag in advice.flags)
         steps.append(f"What would help: {escape(advice.text)}{f' Flags: {flags}' if flags else ''}")

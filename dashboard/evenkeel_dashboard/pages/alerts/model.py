@@ -25,10 +25,12 @@ QUESTIONS = {
         "budget_lasts": "budget lasts",
         "burn_rate_long": "burn rate, long window",
         "burn_rate_short": "burn rate, short window",
+        "usual": "usual",
         "scale": "scale",
     },
     "who": {
         "worst_cohorts": "worst cohorts",
+        "worst_versions": "worst prompt versions",
         "bad_by_prompt_size": "bad by prompt size",
     },
     "why": {
@@ -40,8 +42,10 @@ QUESTIONS = {
 }
 _SPENT = re.compile(r"none: ([\d.,e+]+) times the budget is spent")
 _RESULTS = ("was", "is", "until", "replayed")
-_LINKS_HERE = {"dashboard", "dashboard_url"}
-_HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", *_LINKS_HERE}
+_LINKS_HERE = {"dashboard", "dashboard_url", "explore"}
+_HIDDEN = {
+    "summary", "description", "exemplars", "silence", "runbook_url", "what_helps", *_LINKS_HERE,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,12 @@ def burn_window(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the range that the alert judged, from its link to a dashboard; {} without one."""
     query = parse_qs(urlsplit(annotations.get("dashboard", "")).query)
     return {name: query[name][0] for name in ("from", "to") if name in query}
+
+
+def explore_params(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the Explore page that find an anomaly's requests; {} without."""
+    query = parse_qs(urlsplit(annotations.get("explore", "")).query)
+    return {name: values[0] for name, values in query.items()}
 
 
 def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:

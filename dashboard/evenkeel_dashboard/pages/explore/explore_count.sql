@@ -18,3 +18,8 @@ WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({min_stall_s:Float64} <= 0 OR stall_s >= {min_stall_s:Float64})
     AND ({min_input_tokens:Float64} <= 0 OR input_tokens >= {min_input_tokens:Float64})
     AND ({min_output_tokens:Float64} <= 0 OR output_tokens >= {min_output_tokens:Float64})
+    AND ({min_reasoning_tokens:Float64} <= 0 OR reasoning_tokens >= {min_reasoning_tokens:Float64})
+    AND ({min_repeated_share:Float64} <= 0 OR repeated_share >= {min_repeated_share:Float64})
+    AND ({answer:String} != 'empty' OR (status = 'ok'
+        AND ifNull(visible_tokens, output_tokens - ifNull(reasoning_tokens, 0)) <= 0))
+    AND ({answer:String} != 'failed_tools' OR tool_calls_failed > 0)

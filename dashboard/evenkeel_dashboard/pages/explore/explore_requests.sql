@@ -23,9 +23,16 @@ WHERE requests.time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({min_stall_s:Float64} <= 0 OR stall_s >= {min_stall_s:Float64})
     AND ({min_input_tokens:Float64} <= 0 OR input_tokens >= {min_input_tokens:Float64})
     AND ({min_output_tokens:Float64} <= 0 OR output_tokens >= {min_output_tokens:Float64})
+    AND ({min_reasoning_tokens:Float64} <= 0 OR reasoning_tokens >= {min_reasoning_tokens:Float64})
+    AND ({min_repeated_share:Float64} <= 0 OR repeated_share >= {min_repeated_share:Float64})
+    AND ({answer:String} != 'empty' OR (status = 'ok'
+        AND ifNull(visible_tokens, output_tokens - ifNull(reasoning_tokens, 0)) <= 0))
+    AND ({answer:String} != 'failed_tools' OR tool_calls_failed > 0)
 ORDER BY
     multiIf({order_by:String} = 'ttft', ttft_s, {order_by:String} = 'e2e', e2e_s,
         {order_by:String} = 'stall', stall_s, {order_by:String} = 'input', toFloat64(input_tokens),
-        {order_by:String} = 'output', toFloat64(output_tokens), toFloat64(time_ms)) DESC NULLS LAST,
+        {order_by:String} = 'output', toFloat64(output_tokens),
+        {order_by:String} = 'reasoning', toFloat64(reasoning_tokens),
+        {order_by:String} = 'repeated', repeated_share, toFloat64(time_ms)) DESC NULLS LAST,
     request_id
 LIMIT {limit:UInt32} OFFSET {offset:UInt32}

@@ -21,7 +21,10 @@ ORDERS = {
     "stall": "stall",
     "input": "input tokens",
     "output": "output tokens",
+    "reasoning": "reasoning tokens",
+    "repeated": "repetition",
 }
+ANSWERS = {"": "all", "empty": "empty", "failed_tools": "tool call did not parse"}
 STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
 # The columns of a request's row that the store can order by.
 _ORDER_OF = {"TTFT": "ttft", "total": "e2e", "input": "input", "output": "output"}

@@ -24,6 +24,7 @@ from evenkeel_dashboard.frame.paging import page_number, pages_beside, rows_or_f
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.model.response_cache import OUTCOMES
 from evenkeel_dashboard.pages.explore.model import (
+    ANSWERS,
     ORDERS,
     STATUSES,
     bound,
@@ -53,6 +54,8 @@ _BOUNDS = {
     "min_stall_s": ("longest pause ≥", "1s"),
     "min_input_tokens": ("input ≥", "4k tokens"),
     "min_output_tokens": ("output ≥", "500 tokens"),
+    "min_reasoning_tokens": ("reasoning ≥", "200 tokens"),
+    "min_repeated_share": ("repeated share ≥", "0.5"),
 }
 
 
@@ -64,6 +67,7 @@ def show() -> None:
         order = pick("order", "order by", ORDERS, 130)
         status = pick("status", "outcome", STATUSES, 110)
         engine = pick("engine", "engine", ENGINES, 120)
+        answer = pick("answer", "answer", ANSWERS, 130)
         finish = write("finish_reason", "finish reason", "length", 110)
         session = write("session", "session", "s-acme-12", 130)
         route = write("route", "route", "checkout", 110)
@@ -79,6 +83,7 @@ def show() -> None:
         **selection.filters(),
         "order_by": order,
         "status": status,
+        "answer": answer,
         "finish_reason": finish,
         "session": session,
         "engine": engine,

@@ -82,7 +82,10 @@ def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> Non
     assert "rule jump: page when e2e_p50_s moves up by 0.2 of its level within 1h" in text
     assert "rule silent: ticket when no request ended for 15m" in text
     assert "rule full: ticket when used / all is above 0.9 over 5m" in text
-    assert "valid: 3 SLOs and 4 rules; evaluated every 5s; receivers: none" in text
+    assert (
+        "valid: 3 SLOs and 4 rules, and 9 default rules on anomalies; evaluated every 5s; "
+        "receivers: none"
+    ) in text
 
 
 def test_a_file_of_rules_alone_is_valid(tmp_path: Path) -> None:

@@ -125,6 +125,20 @@ def test_an_alert_says_what_who_why_and_what_to_do() -> None:
     assert "http://h:1" not in html, "no link to the page one is on"
 
 
+def test_an_anomaly_says_what_would_help_and_leads_to_its_requests() -> None:
+    annotations = {
+        "summary": "Prompts are longer than usual",
+        "usual": "the highest of the 2h before",
+        "what_helps": "Open the longest <prompts>.",
+        "explore": "/explore?from=2026-01-01T00%3A00Z&model=m&order=input&min_input_tokens=400",
+    }
+    html = alert_columns(annotations, "./slo?slo=s", {})
+    assert "What would help: Open the longest &lt;prompts&gt;." in html
+    href = "./explore?from=2026-01-01T00%3A00Z&amp;model=m&amp;order=input&amp;min_input_tokens=400"
+    assert f'<a href="{href}" target="_self">See these requests</a>' in html
+    assert "spent the budget" not in html, "a rule has no budget"
+
+
 def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
     assert delivery_words({"dead": 2}) == "0 delivered, none pending, 2 failed"

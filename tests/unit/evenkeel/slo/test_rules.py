@@ -86,7 +86,7 @@ def test_rules_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("{}", "give one of threshold, anomaly, absence and gauge"),
+        ("{}", "give one of threshold, anomaly, spike, absence and gauge"),
         ("{absence: {after: 1m}, threshold: {}}", "give one of"),
         ("{threshold: {measure: x, op: gt, value: 5, over: 1m}}", "measure is 'x', expected"),
         ("{anomaly: {measure: requests, over: 5m, minEffect: 1}}", "over is '5m', expected 20m"),

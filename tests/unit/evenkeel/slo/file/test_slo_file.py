@@ -113,7 +113,7 @@ MISTAKES = [
         ("metric: ttft", "metric: tftt"),
         "SLO 'chat-ttft': metric is 'tftt', expected ttft or tpot or itl or stall or e2e or "
         "availability or acceptance or cache_hit or eval_pass or session_e2e or session_turns "
-        "or session_success or cost (slos.yaml:22)",
+        "or session_success or feedback or cost (slos.yaml:22)",
     ),
     (
         "no threshold",

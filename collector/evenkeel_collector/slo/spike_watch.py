@@ -1,0 +1,205 @@
+"""Judges the rules on spikes, cohort by cohort, and returns alert conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.groups import GROUP_LABEL, LONGEST_VALUE, group_name, is_odd
+from evenkeel.slo.rules import Rule
+from evenkeel.slo.spikes import WIDTHS, Spike, SpikeResult, SpikeWindow, judge_spike
+from evenkeel_collector.alerts.state import Condition
+from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended
+from evenkeel_collector.slo.spike_evidence import SpikeAlert, describe, gather
+from evenkeel_collector.slo.spike_past import Cohort, SpikePasts
+from evenkeel_collector.slo.store import SloStore
+
+ALERT_NAME = "Anomaly"
+_SECOND_NS = 10**9
+_EVERY_NS = 30 * _SECOND_NS
+# Cohorts that others have displaced are kept for a while: they may come back.
+_KEPT_TIMES = 2
+
+
+@dataclass(slots=True)
+class _Family:
+    """Rules that are judged from the same windows, and the past of their cohorts."""
+
+    rules: list[tuple[Rule, Spike]]
+    pasts: SpikePasts | None = None
+    next_ns: int = 0
+
+
+class SpikeWatch:
+    """Evaluates spikes twice a minute; the rules of a family share each query.
+
+    Args:
+        store: Where requests are stored.
+        record_failure: Called for each family that could not be judged.
+        dashboard_url: What notifications link to, or None.
+    """
+
+    def __init__(
+        self,
+        store: SloStore,
+        record_failure: Callable[[Exception], None],
+        dashboard_url: str | None = None,
+    ) -> None:
+        self._store = store
+        self._record_failure = record_failure
+        self._dashboard_url = dashboard_url
+        self._families: dict[object, _Family] = {}
+        self._failures: dict[str, str] = {}
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why rules could not be judged at the last attempt, by name."""
+        return self._failures
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many cohorts are compared with their past."""
+        return sum(len(f.pasts.cohorts) for f in self._families.values() if f.pasts is not None)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the past of cohorts is still being read."""
+        return any(f.pasts is not None and f.pasts.is_loading for f in self._families.values())
+
+    def conditions(
+        self, rules: Sequence[Rule], active: ActiveAlerts, now_ns: int
+    ) -> list[Condition]:
+        """Return the conditions of the cohorts that are above their past, and of active alerts.
+
+        Args:
+            rules: The rules in force, of any kind.
+            active: The labels of pending and firing alerts, by name.
+            now_ns: The current time.
+        """
+        self._use(rules)
+        conditions: list[Condition] = []
+        for family in self._families.values():
+            names = [rule.name for rule, _ in family.rules]
+            try:
+                conditions += self._judge(family, active, now_ns)
+            except Exception as error:
+                # Unexpected data must not stop the other rules.
+                self._record_failure(StoreError(f"rules {', '.join(names)}: {error}"))
+                self._failures |= dict.fromkeys(names, first_line(error, max_chars=500))
+            else:
+                for name in names:
+                    self._failures.pop(name, None)
+        return conditions
+
+    def _use(self, rules: Sequence[Rule]) -> None:
+        families: dict[object, _Family] = {}
+        for rule in rules:
+            if not isinstance(rule.test, Spike):
+                continue
+            test = rule.test
+            key = (test.over_s, test.by, tuple(sorted(rule.select.items())), test.above)
+            family = families.setdefault(key, _Family([]))
+            family.rules.append((rule, test))
+        for place, family in families.items():
+            kept = self._families.get(place)
+            if kept is not None:
+                kept.rules = family.rules
+                families[place] = kept
+        self._families = families
+        names = {rule.name for family in families.values() for rule, _ in family.rules}
+        self._failures = {name: why for name, why in self._failures.items() if name in names}
+
+    def _judge(self, family: _Family, active: ActiveAlerts, now_ns: int) -> list[Condition]:
+        rule, test = family.rules[0]
+        if family.pasts is None:
+            family.pasts = SpikePasts(self._store, test, rule.select, now_ns)
+        pasts = family.pasts
+        if pasts.is_loading:
+            # A piece at a time, so that a cycle stays short.
+            pasts.load()
+        if now_ns < family.next_ns:
+            return []
+        family.next_ns = now_ns + min(_EVERY_NS, int(test.over_s * _SECOND_NS) // 5)
+        most = max(test.most for _, test in family.rules)
+        least = min(test.min_requests for _, test in family.rules)
+        windows = _by_cohort(pasts.newest(now_ns, least, most))
+        chosen = _chosen(windows, pasts.cohorts, most)
+        if len(pasts.cohorts) > _KEPT_TIMES * most:
+            pasts.forget_all_but(chosen)
+        pasts.follow(chosen, now_ns)
+        conditions = []
+        for rule, test in family.rules:
+            for cohort in chosen[: test.most]:
+                name = group_name(rule.name, cohort).rstrip(",")
+                found = _verdict(test, windows[cohort], pasts, cohort)
+                if found.holds or (name in active and found.holds is not None):
+                    conditions.append(self._condition(rule, test, cohort, found, now_ns))
+            conditions += self._ended(rule, active, chosen[: test.most])
+        return conditions
+
+    def _ended(
+        self, rule: Rule, active: ActiveAlerts, cohorts: Sequence[Cohort]
+    ) -> list[Condition]:
+        """Return that alerts end whose cohort has too few requests left to be judged."""
+        judged = {group_name(rule.name, cohort).rstrip(",") for cohort in cohorts}
+        return [ended(rule, name, active[name]) for name in alerts_of(rule, active) - judged]
+
+    def _condition(
+        self, rule: Rule, test: Spike, cohort: Cohort, found: SpikeResult, now_ns: int
+    ) -> Condition:
+        name = group_name(rule.name, cohort).rstrip(",")
+        values = {column: v for column, v in zip(test.by, cohort, strict=True) if v}
+        alert = SpikeAlert(name, rule, test, {**rule.select, **values}, found, now_ns)
+        return Condition(
+            slo=name,
+            severity=rule.severity.value,
+            holds=found.holds,
+            delays=delays_of(rule),
+            labels={
+                **alert.select,
+                **rule.labels,
+                GROUP_LABEL: rule.name,
+                "alertname": ALERT_NAME,
+                "slo": name,
+                "severity": rule.severity.value,
+            },
+            figures={},
+            describe=partial(describe, alert, self._dashboard_url),
+            gather=partial(gather, alert, self._dashboard_url),
+        )
+
+
+def _by_cohort(rows: Sequence[Mapping[str, Any]]) -> dict[Cohort, dict[int, Mapping[str, Any]]]:
+    """Return the rows by cohort, busiest first, and by width."""
+    found: dict[Cohort, dict[int, Mapping[str, Any]]] = {}
+    for row in rows:
+        cohort = tuple(row["cohort"])
+        if not is_odd(cohort) and all(len(value) <= LONGEST_VALUE for value in cohort):
+            found.setdefault(cohort, {})[row["place"]] = row
+    return found
+
+
+def _chosen(windows: Mapping[Cohort, object], known: Collection[Cohort], most: int) -> list[Cohort]:
+    """Return the cohorts to judge: those whose past is known first, then the busiest."""
+    return sorted(windows, key=lambda cohort: cohort not in known)[:most]
+
+
+def _verdict(
+    test: Spike, rows: Mapping[int, Mapping[str, Any]], pasts: SpikePasts, cohort: Cohort
+) -> SpikeResult:
+    past = pasts.find(cohort, test)
+    if past is None:
+        return SpikeResult(None)
+    return judge_spike(test, [_window(test, w, rows[w]) for w in WIDTHS if w in rows], past)
+
+
+def _window(test: Spike, width: int, row: Mapping[str, Any]) -> SpikeWindow:
+    num = float(row[f"{test.measure}_num"])
+    if not num > 0:
+        return SpikeWindow(width, 0.0)
+    if test.is_tokens:
+        return SpikeWindow(width, num, row[f"{test.measure}_levels"])
+    return SpikeWindow(width, num, share=float(row[test.measure]))

@@ -1,0 +1,199 @@
+"""Rules on spikes, and on requests that hang, on the real store."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.slo.spike_measures import SPIKE_MEASURES
+from evenkeel.slo.spikes import LEVELS
+from evenkeel_collector.alerts.alert import Alert
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.query.tenant_rows import TENANT_OF
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.store import SloStore
+from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
+from tests.integration.collector.slo.test_rules import engine_rows
+
+pytestmark = pytest.mark.integration
+
+MINUTE = 60 * S
+# Windows of a minute, so that an hour of past is enough.
+SPIKE = """\
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {{name: {name}, displayName: Longer than usual}}
+spec:
+  spike: {{measure: {measure}, over: 1m, minRequests: 10, groupBy: [model, tenant]}}
+"""
+
+
+def traffic(client: Any, first_minute: int, last_minute: int, **values: Any) -> None:
+    """Insert 24 requests a minute of each of two tenants, alike but for what `values` says."""
+    insert(
+        client,
+        *(
+            {
+                "end_ns": NOW + minute * MINUTE + i * 2 * S,
+                "tenant": tenant,
+                "input_tokens": 100 + i,
+                "output_tokens": 50,
+                "reasoning_tokens": 5,
+                "visible_tokens": 45,
+                "repeated_share": 0.0,
+                "tool_calls_failed": 0,
+                "finish_reason": "stop",
+                "request_id": f"{tenant}-{minute}-{i}",
+            }
+            | (values if tenant == "acme" else {})
+            for minute in range(first_minute, last_minute)
+            for tenant in ("acme", "globex")
+            for i in range(24)
+        ),
+    )
+
+
+def watch(client: Any, tmp_path: Path, measure: str, name: str = "spike") -> Evaluator:
+    """Return an evaluator that knows the past up to NOW."""
+    text = slo_text(metric="availability") + SPIKE.format(name=name, measure=measure)
+    engine = evaluator(client, tmp_path, text)
+    for step in range(4):
+        engine.cycle(NOW + step * S)
+    return engine
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+def spikes(book: AlertBook) -> dict[str, Alert]:
+    return {alert.slo: alert for alert in book.alerts() if alert.slo.startswith("spike/")}
+
+
+CHANGED = {
+    "input_tokens": {"input_tokens": 260},
+    "output_tokens": {"output_tokens": 400},
+    "reasoning_tokens": {"reasoning_tokens": 300},
+    "repeated_share": {"repeated_share": 0.8},
+    "empty_share": {"visible_tokens": 0},
+    "cut_share": {"finish_reason": "length"},
+    "failed_tool_share": {"tool_calls_failed": 2},
+    "refused_share": {"finish_reason": "content_filter"},
+}
+
+
+@pytest.mark.parametrize("measure", SPIKE_MEASURES)
+def test_a_spike_of_one_tenant_fires_for_it_alone(
+    client: Any, tmp_path: Path, book: AlertBook, measure: str
+) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, measure)
+    assert spikes(book) == {}
+    traffic(client, 0, 2, **CHANGED[measure])
+    engine.cycle(NOW + 2 * MINUTE)
+    (alert,) = spikes(book).values()
+    assert (alert.slo, alert.life.state.value) == ("spike/support,acme", "firing")
+    labels = alert.details.labels
+    assert (labels["alertname"], labels["slo_group"]) == ("Anomaly", "spike")
+    assert (labels["tenant"], labels["model"]) == ("acme", "support")
+    # A tenant's viewer sees the rows of the history with its own label.
+    assert TENANT_OF["alert_history"] == "labels['tenant']"
+    rows = client.query(
+        "SELECT labels['tenant'], state FROM alert_history WHERE slo LIKE 'spike/%'"
+    )
+    assert rows.result_rows == [("acme", "firing")]
+    texts = alert.details.annotations
+    assert texts["summary"] == "Longer than usual (model support, tenant acme)"
+    assert SPIKE_MEASURES[measure].words in texts["description"]
+    assert texts["what_helps"] == SPIKE_MEASURES[measure].helps
+
+
+def test_a_spike_resolves_when_it_is_over_and_when_the_tenant_is_gone(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "input_tokens")
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    traffic(client, 2, 8)
+    engine.cycle(NOW + 8 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    traffic(client, 8, 10, input_tokens=300)
+    engine.cycle(NOW + 10 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    engine.cycle(NOW + 20 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+
+
+def test_a_restart_keeps_an_alert_until_the_past_is_read(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "input_tokens")
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
+    again = evaluator(client, tmp_path, text)
+    again.cycle(NOW + 2 * MINUTE + S)
+    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+
+
+def test_a_removed_rule_resolves_its_alerts(client: Any, tmp_path: Path, book: AlertBook) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "input_tokens")
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    evaluator(client, tmp_path, slo_text(metric="availability")).cycle(NOW + 3 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+
+
+def test_windows_are_the_quantiles_and_shares_of_their_requests(client: Any) -> None:
+    traffic(client, -4, 0)
+    common = {
+        **dict.fromkeys(("model", "tenant", "slo_class", "route"), ""),
+        **dict.fromkeys(("prompt_name", "prompt_version", "engine"), ""),
+        "columns": ["tenant"],
+        "width_ns": MINUTE,
+        "above": 0.5,
+        "max_request_ns": 3600 * S,
+        "separator": "\x1f",
+        "min_requests": 10,
+        "most": 100,
+    }
+    span = {"from_ns": NOW - 4 * MINUTE, "to_ns": NOW}
+    rows = SloStore(client).spike_windows({**common, **span, "is_past": 0, "known": []})
+    assert {(*row["cohort"], row["place"], row["num_requests"]) for row in rows} == {
+        (tenant, width, 24 * width) for tenant in ("acme", "globex") for width in (1, 2, 4)
+    }
+    assert all(len(row["input_tokens_levels"]) == len(LEVELS) for row in rows)
+    assert rows[0]["input_tokens_levels"][19] == pytest.approx(111, abs=1)
+    past = SloStore(client).spike_windows({**common, **span, "is_past": 1, "known": ["acme"]})
+    assert [(row["cohort"], len(row["input_tokens_levels"])) for row in past] == [(["acme"], 2)] * 4
+    assert [row["cut_share"] for row in past] == [0.0] * 4
+
+
+STALLED = "evenkeel_runtime_stalled_requests"
+
+
+def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    engine = evaluator(client, tmp_path, slo_text(metric="availability"))
+    for model, num in (("big", 1.0), ("small", 0.0)):
+        labels = {"model": model, "waits_for": "next_token"}
+        engine_rows(client, (STALLED, "a:1", labels, 5, num))
+    engine.cycle(NOW)
+    (alert,) = book.alerts()
+    assert alert.slo == "stalled-requests/a:1,big,next_token"
+    assert (alert.life.state.value, alert.details.labels["model"]) == ("firing", "big")
+    assert "the engine does now" in alert.details.annotations["what_helps"]
+    json.dumps(dict(alert.details.labels))
+    # It has ended, and an idle server sends no more readings.
+    engine.cycle(NOW + 60 * S)
+    assert [a.life.state.value for a in book.alerts()] == ["resolved"]
