@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.model import DURATIONS, SESSIONS, Indicator, Member, Metric, Slo, Treatment
+from evenkeel.slo.model import (
+    COUNTED_APART,
+    DURATIONS,
+    SESSIONS,
+    Indicator,
+    Member,
+    Metric,
+    Slo,
+    Treatment,
+)
 from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.store import QUERIES
@@ -21,7 +30,7 @@ from tests.fixtures.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
 # What is no metric of requests.
-OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COST, Metric.COMPOSITE)
+OTHERS = (*SESSIONS, *COUNTED_APART, Metric.COMPOSITE)
 
 S = 10**9
 NOW = 1_795_168_800 * S

@@ -9,7 +9,7 @@ import pytest
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import Matcher, Operator
-from evenkeel.slo.model import DURATIONS, SESSIONS, Indicator, Metric, Treatment
+from evenkeel.slo.model import COUNTED_APART, DURATIONS, SESSIONS, Indicator, Metric, Treatment
 from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.times import to_datetime
@@ -31,7 +31,7 @@ from tests.queries import query
 
 pytestmark = pytest.mark.integration
 # What is no metric of requests, and cost, which needs a budget (test_costs.py).
-OTHERS = (*SESSIONS, Metric.EVAL_PASS, Metric.COMPOSITE, Metric.COST)
+OTHERS = (*SESSIONS, *COUNTED_APART, Metric.COMPOSITE)
 
 EVENTS: list[tuple[str, str, list[dict[str, Any]], tuple[float, float]]] = [
     ("a fast one and a slow one", "ttft", [{}, SLOW], (2, 1)),
