@@ -185,12 +185,18 @@ def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
     client: Any, tmp_path: Path, book: AlertBook
 ) -> None:
     engine = evaluator(client, tmp_path, slo_text(metric="availability"))
-    for model, num in (("big", 1.0), ("small", 0.0)):
-        labels = {"model": model, "waits_for": "next_token"}
+    for model, waits_for, num in (
+        ("big", "next_token", 1.0),
+        ("big", "first_token", 0.0),
+        ("small", "next_token", 0.0),
+        # A long queue is no hang.
+        ("small", "first_token", 9.0),
+    ):
+        labels = {"model": model, "waits_for": waits_for}
         engine_rows(client, (STALLED, "a:1", labels, 5, num))
     engine.cycle(NOW)
     (alert,) = book.alerts()
-    assert alert.slo == "stalled-requests/a:1,big,next_token"
+    assert alert.slo == "stalled-requests/a:1,big"
     assert (alert.life.state.value, alert.details.labels["model"]) == ("firing", "big")
     assert "the engine does now" in alert.details.annotations["what_helps"]
     json.dumps(dict(alert.details.labels))
