@@ -149,6 +149,7 @@ class SpikeResult:
         requests: In the window.
         width: Of the window judged.
         score: How many standard deviations of chance it is above.
+        usual_range: Between which values nine of ten windows just before were; None: not looked at.
     """
 
     holds: bool | None
@@ -157,6 +158,7 @@ class SpikeResult:
     requests: float = 0.0
     width: int = 1
     score: float = 0.0
+    usual_range: tuple[float, float] | None = None
 
 
 def judge_spike(test: Spike, windows: Sequence[SpikeWindow], past: SpikePast) -> SpikeResult:
@@ -187,10 +189,14 @@ def _judge(test: Spike, window: SpikeWindow, past: SpikePast) -> SpikeResult:
     usual_then = _usual_levels(test, past)
     usual = float(usual_then[-1])
     score = _score(test, window, usual)
-    if not _is_larger(test, value, usual) or score < LEAST_Z:
-        return SpikeResult(False, value, usual, num, window.width, score)
-    holds = _is_beyond_bursts(test, value, score, window.width, past, usual_then)
-    return SpikeResult(holds, value, usual, num, window.width, score)
+    holds = (
+        _is_larger(test, value, usual)
+        and score >= LEAST_Z
+        and _is_beyond_bursts(test, value, score, window.width, past, usual_then)
+    )
+    before = past.values[-NUM_RECENT:][_is_usable(test, past)[-NUM_RECENT:]]
+    low, high = (float(each) for each in np.quantile(before, (0.05, 0.95)))
+    return SpikeResult(holds, value, usual, num, window.width, score, (low, high))
 
 
 def _value(test: Spike, window: SpikeWindow) -> float:
@@ -375,3 +381,12 @@ def spike_text(test: Spike, found: SpikeResult) -> str:
         f"{found.value:.0%} of {found.requests:.0f} requests in {over} are "
         f"{test.about.words}, usually {found.usual:.1%}"
     )
+
+
+def range_text(test: Spike, found: SpikeResult) -> str:
+    """Say between which values the windows just before were; '' if unknown."""
+    if found.usual_range is None:
+        return ""
+    low, high = (f"{each:.0f}" if test.is_tokens else f"{each:.1%}" for each in found.usual_range)
+    before = format_duration(NUM_RECENT * test.over_s)
+    return f"{low} to {high} in nine of ten windows of the {before} before"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from evenkeel.durations import format_duration
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SELECTOR_COLUMNS, Indicator, Metric, Slo
+from evenkeel.slo.query import MAX_REQUEST_NS
 from evenkeel.slo.rules import Rule
-from evenkeel.slo.spikes import Spike, SpikeResult, spike_text
+from evenkeel.slo.spikes import Spike, SpikeResult, range_text, spike_text
 from evenkeel.times import rfc3339
 from evenkeel_collector.slo.background import what_changed
 from evenkeel_collector.slo.evidence import collect, window_link
@@ -63,8 +63,8 @@ def describe(alert: SpikeAlert, dashboard_url: str | None) -> dict[str, str]:
         "summary": f"{alert.rule.title}{f' ({cohort})' if cohort else ''}",
         "description": f"{text}.",
         "usual": (
-            f"the highest of the {format_duration(24 * alert.test.over_s)} before, the same time "
-            "on the days before, and a week ago"
+            f"{range_text(alert.test, alert.found) or 'unknown'}; compared with the highest of "
+            "their level, the same time on the days before, and a week ago"
         ),
         "silence": silence_command(alert.name),
     }
@@ -103,10 +103,12 @@ def _facts(
         _HERE / "spike_examples.sql",
         {
             **{column: alert.select.get(column, "") for column in SELECTOR_COLUMNS},
+            "lacking": [column for column in alert.test.by if column not in alert.select],
             "measure": alert.test.measure,
             "above": alert.test.above,
             "from_ns": alert.from_ns,
             "to_ns": alert.now_ns,
+            "max_request_ns": MAX_REQUEST_NS,
         },
     )
     yield "exemplars", "\n".join(_example(row, dashboard_url) for row in rows)

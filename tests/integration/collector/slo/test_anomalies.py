@@ -1,21 +1,30 @@
 """Rules on spikes, and on requests that hang, on the real store."""
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.rules import Rule
 from evenkeel.slo.spike_measures import SPIKE_MEASURES
-from evenkeel.slo.spikes import LEVELS
+from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult
+from evenkeel.store import read_query
 from evenkeel_collector.alerts.alert import Alert
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.query.tenant_rows import TENANT_OF
 from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.spike_evidence import SpikeAlert, gather
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
 from tests.integration.collector.slo.test_rules import engine_rows
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -76,6 +85,18 @@ def spikes(book: AlertBook) -> dict[str, Alert]:
     return {alert.slo: alert for alert in book.alerts() if alert.slo.startswith("spike/")}
 
 
+def num_explored(client: Any, typed: dict[str, str]) -> int:
+    """Return how many requests the Explore page finds, given its URL's parameters."""
+    sql = read_query(query("explore_count"))
+    types = dict(re.findall(r"\{(\w+):(\w+)\}", sql))
+    parameters = {n: typed.get(n, "") if t == "String" else float(typed.get(n, 0))
+                  for n, t in types.items()}  # fmt: skip
+    for end in ("from", "to"):
+        parameters[f"{end}_ms"] = int(datetime.fromisoformat(typed[end]).timestamp() * 1000)
+    (found,) = client.query(sql, parameters=parameters).result_rows
+    return int(found[0])
+
+
 CHANGED = {
     "input_tokens": {"input_tokens": 260},
     "output_tokens": {"output_tokens": 400},
@@ -112,6 +133,34 @@ def test_a_spike_of_one_tenant_fires_for_it_alone(
     assert texts["summary"] == "Longer than usual (model support, tenant acme)"
     assert SPIKE_MEASURES[measure].words in texts["description"]
     assert texts["what_helps"] == SPIKE_MEASURES[measure].helps
+    assert re.match(
+        r"\S+ to \S+ in nine of ten windows of the 24m before; compared", texts["usual"]
+    )
+    examples = texts["exemplars"].splitlines()
+    assert len(examples) == 3
+    assert all(re.match(r"acme-[01]-\d+ \(.*/request\?trace_id=", line) for line in examples)
+    explored = parse_qs(urlsplit(texts["explore"]).query)
+    assert explored["tenant"] == ["acme"]
+    assert explored.items() >= {k: [v] for k, v in SPIKE_MEASURES[measure].explore.items()}.items()
+    # Of the window's 24, the first arrived before it.
+    assert num_explored(client, {name: values[0] for name, values in explored.items()}) == 23
+
+
+def test_examples_are_the_cohorts_own_and_ended_in_the_window(client: Any) -> None:
+    insert(
+        client,
+        {"request_id": "of acme", "tenant": "acme", "input_tokens": 900, "end_ns": NOW - S},
+        {"request_id": "earlier", "input_tokens": 900, "end_ns": NOW - 2 * MINUTE},
+        {"request_id": "long", "input_tokens": 500, "end_ns": NOW - S, "e2e_s": 900.0},
+        {"request_id": "short", "input_tokens": 100, "end_ns": NOW - S},
+    )
+    test = Spike("input_tokens", Fraction(60), ("model", "tenant"))
+    rule = Rule("spike", "Longer", Severity.TICKET, test, {})
+    found = SpikeResult(True, 500.0, 100.0, 60)
+    # The cohort of requests without a tenant.
+    alert = SpikeAlert("spike/support", rule, test, {"model": "support"}, found, NOW)
+    examples = gather(alert, None, SloStore(client))["exemplars"].splitlines()
+    assert [line.partition(" (")[0] for line in examples] == ["long", "short"]
 
 
 def test_a_spike_resolves_when_it_is_over_and_when_the_tenant_is_gone(

@@ -7,8 +7,11 @@ import io
 import pandas as pd
 import pytest
 
+from evenkeel.slo.spike_measures import SPIKE_MEASURES, SpikeKind, SpikeMeasure
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.explore.model import (
+    ANSWERS,
+    ORDERS,
     bound,
     cell_words,
     csv_bytes,
@@ -16,7 +19,16 @@ from evenkeel_dashboard.pages.explore.model import (
     parquet_bytes,
     refusal_words,
 )
-from evenkeel_dashboard.pages.explore.page import _table
+from evenkeel_dashboard.pages.explore.page import _BOUNDS, _table
+
+
+@pytest.mark.parametrize("measure", SPIKE_MEASURES.values(), ids=SPIKE_MEASURES.keys())
+def test_the_filters_of_an_anomaly_are_those_of_the_page(measure: SpikeMeasure) -> None:
+    known = {"order": ORDERS, "answer": ANSWERS, "finish_reason": ("length", "content_filter")}
+    assert all(value in known[name] for name, value in measure.explore.items())
+    if measure.kind is SpikeKind.TOKENS:
+        (name,) = (name for name, each in SPIKE_MEASURES.items() if each is measure)
+        assert f"min_{name}" in _BOUNDS
 
 
 @pytest.mark.parametrize(

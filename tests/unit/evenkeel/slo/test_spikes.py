@@ -15,6 +15,7 @@ from evenkeel.slo.spikes import (
     SpikeWindow,
     deviation,
     judge_spike,
+    range_text,
     spike_text,
 )
 
@@ -97,6 +98,17 @@ def test_the_words() -> None:
         "25% of 64 requests in 5m are answers that repeat themselves, usually 1.2%"
     )
     assert spike_text(SHARE, SpikeResult(None)) == "no data"
+
+
+def test_the_range_that_is_usual() -> None:
+    before = past([90.0, 110.0] * 12)
+    found = judge_spike(TOKENS, [tokens(3)], before)
+    assert (found.holds, found.usual_range) == (True, (90.0, 110.0))
+    assert range_text(TOKENS, found) == "90 to 110 in nine of ten windows of the 2h before"
+    assert range_text(SHARE, SpikeResult(None, usual_range=(0.0, 0.012))) == (
+        "0.0% to 1.2% in nine of ten windows of the 2h before"
+    )
+    assert range_text(TOKENS, SpikeResult(None)) == ""
 
 
 @pytest.mark.parametrize("test", [TOKENS, SHARE], ids=["tokens", "share"])
