@@ -91,11 +91,12 @@ SELECT
     SpanId AS span_id,
     ServiceName AS service,
     ifNull(nullIf(first_of(['gen_ai.operation.name', 'llm.request.type']), ''), 'chat') AS operation,
-    if(server != '', $request_id,
+    -- A request that states no ID has its span's, so that it can be opened.
+    coalesce(nullIf(if(server != '', $request_id,
         -- The last is OpenInference's, where answers are stored (redaction/answer_id.py).
         coalesce(nullIf(first_of(['gen_ai.request.id', 'gen_ai.response.id', 'llm.response.id']), ''),
             extract(SpanAttributes['output.value'],
-                '"id": ?"((?:chatcmpl-|cmpl-|resp_|msg_)[A-Za-z0-9_-]{1,100})"'))) AS request_id,
+                '"id": ?"((?:chatcmpl-|cmpl-|resp_|msg_)[A-Za-z0-9_-]{1,100})"'))), ''), SpanId) AS request_id,
     nullIf(if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],
         ResourceAttributes['evenkeel.tenant']), '') AS tenant,
     nullIf(if(length(said_session) > 256, concat('long-', lower(hex(sipHash128(said_session)))), said_session), '')

@@ -146,6 +146,7 @@ def test_a_request_of_another_instrumentation_is_a_row(
     ).named_results()
     client.close()
     assert {key: row[key] for key in expected} == expected
+    assert row["request_id"] == expected.get("request_id", span.span_id.hex())
     assert row["source"] == source
 
 
