@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from evenkeel.durations import format_duration
 from evenkeel.slo.spike_measures import SPIKE_MEASURES, SpikeKind, SpikeMeasure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Floats = NDArray[np.float64]
 # The quantiles of a window's tokens that are read: its distribution, in 40 steps.
@@ -95,12 +96,7 @@ class Spike:
     @property
     def num_past(self) -> int:
         """How many past windows are compared with: eight days, or 288 of less than 150 seconds."""
-        return self.per_day * (_NUM_DAYS + 1) if self.over_s >= 150 else 288
-
-    @property
-    def per_day(self) -> int:
-        """How many windows a day has."""
-        return max(int(_DAY_S / self.over_s), 1)
+        return int(_DAY_S * (_NUM_DAYS + 1) / self.over_s) if self.over_s >= 150 else 288
 
     @property
     def drift(self) -> int:
@@ -165,28 +161,35 @@ def judge_spike(test: Spike, windows: Sequence[SpikeWindow], past: SpikePast) ->
     """Return whether one of a cohort's windows is above its own past, the shortest such.
 
     Unknown if each window has fewer than `min_requests`, or with fewer than twelve of the last 24
-    windows to compare with.
+    windows to compare with; then the window with most requests is returned.
     """
-    found = [_judge(test, window, past) for window in windows]
+    recent = _usual_now(test, past)
+    levels = cache(lambda: _usual_levels(test, past))
+    found = [_judge(test, window, past, recent, levels) for window in windows]
     for verdict in (True, False):
         for each in found:
             if each.holds is verdict:
                 return each
-    return found[0] if found else SpikeResult(None)
+    return max(found, key=lambda each: each.requests, default=SpikeResult(None))
 
 
-def _judge(test: Spike, window: SpikeWindow, past: SpikePast) -> SpikeResult:
+def _judge(
+    test: Spike,
+    window: SpikeWindow,
+    past: SpikePast,
+    recent: float | None,
+    levels: Callable[[], Floats],
+) -> SpikeResult:
     num = window.requests
     if num < test.min_requests:
         return SpikeResult(None, requests=num, width=window.width)
     value = _value(test, window)
-    recent = _usual_now(test, past)
     if recent is None:
         return SpikeResult(None, value, requests=num, width=window.width)
     if not _is_larger(test, value, recent):
         return SpikeResult(False, value, recent, num, window.width)
     # Only now, as it is rare, is all of the past looked at.
-    usual_then = _usual_levels(test, past)
+    usual_then = levels()
     usual = float(usual_then[-1])
     score = _score(test, window, usual)
     holds = (
@@ -263,7 +266,7 @@ def _usual_levels(test: Spike, past: SpikePast) -> Floats:
 
 def _same_time(test: Spike, around: Floats, num: int) -> Floats:
     """Return the level at the same time on the days before, and a week ago, whichever is higher."""
-    per_day, drift = test.per_day, test.drift
+    drift = test.drift
     # The highest within the drift to both sides.
     padded = np.concatenate([np.full(drift, -inf), np.nan_to_num(around, nan=-inf)])
     padded = np.concatenate([padded, np.full(drift, -inf)])
@@ -271,7 +274,8 @@ def _same_time(test: Spike, around: Floats, num: int) -> Floats:
     highest = np.where(np.isfinite(highest), highest, np.nan)
     days = np.full((_NUM_DAYS, num + 1), np.nan)
     for day in range(1, _NUM_DAYS + 1):
-        back = day * per_day
+        # A day need not be a whole number of windows.
+        back = round(day * _DAY_S / test.over_s)
         if back <= num:
             days[day - 1, back:] = highest[: num + 1 - back]
     known = np.isfinite(days).any(axis=0)
@@ -300,12 +304,12 @@ def _score(test: Spike, window: SpikeWindow, usual: float) -> float:
         above = float((np.asarray(window.levels) > usual).mean())
         return deviation(window.requests, above, 1 - test.quantile)
     assert window.share is not None
-    return deviation(window.requests, window.share, _floored(usual, test))
+    return deviation(window.requests, window.share, max(usual, _least_share(test)))
 
 
-def _floored(usual: float, test: Spike) -> float:
+def _least_share(test: Spike) -> float:
     # A past without any is no proof that there are none.
-    return max(usual, 1 / (5 * test.min_requests))
+    return 1 / (5 * test.min_requests)
 
 
 def deviation(num: float, seen: float, expected: float) -> float:
@@ -313,12 +317,16 @@ def deviation(num: float, seen: float, expected: float) -> float:
 
     sign × √(2 n KL(seen ‖ expected)), the signed root of the binomial deviance.
     """
-    expected = min(max(expected, 1e-9), 1 - 1e-9)
-    divergence = 0.0
+    return float(_deviations(np.array([num]), np.array([seen]), np.array([expected]))[0])
+
+
+def _deviations(num: Floats, seen: Floats, expected: Floats) -> Floats:
+    expected = np.clip(expected, 1e-9, 1 - 1e-9)
+    divergence = np.zeros(len(seen))
     for share, other in ((seen, expected), (1 - seen, 1 - expected)):
-        if share > 0:
-            divergence += share * log(share / other)
-    return (1 if seen > expected else -1) * sqrt(max(2 * num * divergence, 0.0))
+        divergence += np.where(share > 0, share * np.log(np.where(share > 0, share, 1) / other), 0)
+    deviates: Floats = np.sqrt(np.maximum(2 * num * divergence, 0))
+    return np.where(seen > expected, deviates, -deviates)
 
 
 def _is_beyond_bursts(
@@ -343,12 +351,8 @@ def _is_beyond_bursts(
     counted = known & (totals > 0)
     if not counted.any():
         return True
-    scores = np.array(
-        [
-            deviation(n, k / n, _floored(level, test))
-            for n, k, level in zip(totals[counted], sums[counted], usual[counted], strict=True)
-        ]
-    )
+    levels = np.maximum(usual[counted], _least_share(test))
+    scores = _deviations(totals[counted], sums[counted] / totals[counted], levels)
     spread = sqrt(max(float(np.minimum(scores**2, _MOST_DEVIANCE).mean()), 1.0))
     return score > max(LEAST_Z * spread, _high(scores))
 

@@ -120,5 +120,18 @@ def test_calm_traffic_raises_no_alarm(test: Spike) -> None:
         assert replay.alarms(DAY_S, 2 * DAY_S) == []
 
 
+def test_a_day_need_not_be_a_whole_number_of_windows() -> None:
+    """A batch from midnight to two is usual at 01:10 in windows of 50 minutes."""
+    test = Spike("input_tokens", Fraction(3000))
+    begins = np.arange(203) * 3000 % DAY_S
+    values = np.where(begins < 7200, 300.0, 100.0).tolist()
+    assert judge_spike(test, [tokens(3)], past(values)).holds is False
+
+
+def test_when_nothing_can_be_judged_the_window_with_most_requests_is_returned() -> None:
+    found = judge_spike(TOKENS, [tokens(2, 5), tokens(2, 40, width=4)], past([np.nan] * 60))
+    assert (found.holds, found.requests) == (None, 40)
+
+
 def test_a_short_window_is_compared_with_recent_ones_only() -> None:
     assert Spike("input_tokens", Fraction(10)).num_past == 288
