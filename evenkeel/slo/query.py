@@ -134,12 +134,18 @@ def count_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
     return {**event_parameters(parts, span), "width_ns": [part.width_ns for part in parts]}
 
 
-def feedback_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
-    """Return the parameters of the query `slo_feedback_counts`."""
+def feedback_parameters(
+    part: CountedIndicator, span: Span, columns: Sequence[str] = ()
+) -> dict[str, object]:
+    """Return the parameters of the query `slo_feedback_counts`.
+
+    Any value of these columns is selected; each row says which.
+    """
     select = part.indicator.select
     return {
-        **{column: select.get(column, "") for column in SELECTOR_COLUMNS},
+        **{name: "" if name in columns else select.get(name, "") for name in SELECTOR_COLUMNS},
         **filter_parameters(part.indicator),
+        "columns": list(columns),
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
         "width_ns": part.width_ns,

@@ -13,6 +13,7 @@ from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import Span, feedback_parameters, slo_parts
 from evenkeel.slo.series import SloStatus, WindowBurn
+from evenkeel.slo.spikes import deviation
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
 from evenkeel_collector.slo.background import read_background, what_changed
@@ -122,9 +123,10 @@ def _versions(slo: Slo, from_ns: int, to_ns: int, store: SloStore) -> Sequence[M
 
 
 def worst_versions(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Name the prompt versions with the highest share of bad feedback, against the others'.
+    """Name the prompt versions whose share of bad feedback is above the others' by least chance.
 
-    None with fewer than two versions to compare.
+    None with fewer than two versions to compare. One bad score of one is a share of all, and says
+    little: the order is that of the signed root of the binomial deviance.
     """
     if len(rows) < 2:
         return None
@@ -134,12 +136,13 @@ def worst_versions(rows: Sequence[Mapping[str, Any]]) -> str | None:
         others = (bad - row["num_bad"]) / (total - row["num_total"])
         share = row["num_bad"] / row["num_total"]
         if share > others:
-            told.append(
+            text = (
                 f"{row['prompt_name'] or 'no prompt'}@{row['prompt_version'] or '?'}: {share:.0%} "
                 f"bad of {row['num_total']}, the others {others:.0%}, first seen "
                 f"{rfc3339(row['first_ns'])}"
             )
-    return "; ".join(told[:3]) or None
+            told.append((-deviation(row["num_total"], share, others), text))
+    return "; ".join(text for _, text in sorted(told)[:3]) or None
 
 
 def phases_of(slo: Slo) -> tuple[str, ...]:

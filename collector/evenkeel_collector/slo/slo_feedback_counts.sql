@@ -1,7 +1,13 @@
 -- People's scores of answers and the bad ones, below one half, in buckets of width_ns. The request that
--- a score is about arrived at most two days before it.
+-- a score is about arrived at most two days before it. `selected` are the values of the columns in which
+-- indicators counted together differ.
 SELECT
     intDiv(toUnixTimestamp64Nano(time), {width_ns:Int64}) AS bucket,
+    arrayMap(name -> multiIf(
+        name = 'model', of_model, name = 'tenant', of_tenant, name = 'slo_class', of_class,
+        name = 'route', of_route, name = 'prompt_name', of_prompt,
+        name = 'prompt_version', of_version, of_engine
+    ), {columns:Array(String)}) AS selected,
     toFloat64(count()) AS total_sum,
     toFloat64(countIf(score < 0.5)) AS bad_sum
 FROM
@@ -50,4 +56,4 @@ WHERE ({model:String} = '' OR of_model = {model:String})
         ), pattern) != excludes,
         {filter_column:Array(String)}, {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
     )
-GROUP BY bucket
+GROUP BY bucket, selected

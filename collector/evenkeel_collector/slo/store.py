@@ -22,11 +22,13 @@ from evenkeel.slo.judgement import (
     wanted_patterns,
     wanted_values,
 )
-from evenkeel.slo.model import COUNTED_APART, SESSIONS, Slo
+from evenkeel.slo.model import COUNTED_APART, SESSIONS, Metric, Slo
 from evenkeel.slo.query import (
     CountedIndicator,
     Span,
     event_parameters,
+    feedback_parameters,
+    filter_parameters,
     session_count_parameters,
     slo_parts,
 )
@@ -76,8 +78,10 @@ class SloStore:
                 rows = Rows(self._read_rows(piece, wanted, patterns), wanted, patterns)
                 for i in together:
                     rows.count(parts[i], found[i])
+        self._count_feedback(parts, found, span)
         for i, part in enumerate(parts):
-            if part.indicator.metric in COUNTED_APART:
+            metric = part.indicator.metric
+            if metric in COUNTED_APART and metric is not Metric.FEEDBACK:
                 for row in self._query(*counted_apart(part, span)):
                     _add(found[i], row)
         of_sessions = [i for i, part in enumerate(parts) if part.indicator.metric in SESSIONS]
@@ -86,6 +90,27 @@ class SloStore:
             for row in self._query(QUERIES / "slo_session_counts.sql", parameters):
                 _add(found[of_sessions[row["slo"]]], row)
         return found
+
+    def _count_feedback(
+        self, parts: Sequence[CountedIndicator], found: Sequence[Buckets], span: Span
+    ) -> None:
+        """Count people's scores; the groups of a definition, such as versions, in one read."""
+        alike: dict[object, list[int]] = {}
+        for i, part in enumerate(parts):
+            if part.indicator.metric is Metric.FEEDBACK:
+                filters, columns = filter_parameters(part.indicator), sorted(part.indicator.select)
+                key = (repr(filters), part.width_ns, tuple(columns))
+                alike.setdefault(key, []).append(i)
+        for together in alike.values():
+            selects = [parts[i].indicator.select for i in together]
+            columns = [c for c in sorted(selects[0]) if len({each[c] for each in selects}) > 1]
+            sent = feedback_parameters(parts[together[0]], span, columns)
+            places: dict[tuple[str, ...], list[int]] = {}
+            for i, select in zip(together, selects, strict=True):
+                places.setdefault(tuple(select[c] for c in columns), []).append(i)
+            for row in self._query(_HERE / "slo_feedback_counts.sql", sent):
+                for i in places.get(tuple(row["selected"]), ()):
+                    _add(found[i], row)
 
     def check(self, now_ns: int) -> None:
         """Check that requests can be read at all, without counting any.

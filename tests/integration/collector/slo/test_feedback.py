@@ -77,6 +77,22 @@ def test_a_worse_prompt_version_is_named(client: Any, tmp_path: Path) -> None:
     assert firing == {"liked/support,v2"}
 
 
+def test_versions_are_counted_in_one_read(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = evaluator(client, tmp_path, text("groupBy: [prompt_name, prompt_version]"))
+    engine.cycle(NOW)
+    sent: list[str] = []
+    query = client.query
+    monkeypatch.setattr(client, "query", lambda sql, **kw: sent.append(sql) or query(sql, **kw))
+    found = engine.cycle(NOW + S)
+    assert {name: v.counts.total for name, v in found.items()} == {
+        "liked/support,v1": 20,
+        "liked/support,v2": 20,
+    }
+    assert sum("FROM feedback" in sql for sql in sent) == 1
+
+
 def test_without_groups_the_evidence_names_it(client: Any, tmp_path: Path) -> None:
     evaluator(client, tmp_path, text("select: {prompt_name: support}")).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")

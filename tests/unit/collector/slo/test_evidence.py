@@ -11,6 +11,7 @@ from evenkeel_collector.slo.evidence import (
     budget_left,
     ledger_cause,
     top_cause,
+    worst_versions,
 )
 
 
@@ -147,3 +148,15 @@ def test_a_cause_of_no_phase_counts_for_any() -> None:
 )
 def test_a_budget_that_is_overspent_says_how_often(left_ratio: float | None, text: str) -> None:
     assert budget_left(left_ratio) == text
+
+
+def test_versions_of_one_score_do_not_hide_a_worse_one_of_many() -> None:
+    common = {"prompt_name": "support", "first_ns": 0}
+    few = [{**common, "prompt_version": f"t{i}", "num_total": 1, "num_bad": 1} for i in range(5)]
+    worse = {**common, "prompt_version": "v7", "num_total": 200, "num_bad": 120}
+    usual = {**common, "prompt_version": "v6", "num_total": 400, "num_bad": 40}
+    told = worst_versions([*few, worse, usual])
+    assert told is not None
+    assert told.startswith("support@v7: 60% bad of 200, the others 11%")
+    assert len(told.split("; ")) == 3
+    assert worst_versions([worse]) is None
