@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
+from evenkeel.slo.groups import group_name
 from evenkeel.slo.rules import Rule
 from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.slo.failure import failure_key
@@ -16,6 +17,12 @@ ActiveAlerts = Mapping[str, Mapping[str, str]]
 def delays_of(rule: Rule) -> Delays:
     """Return when a rule's alerts fire and resolve."""
     return Delays(int(rule.pending_s * _SECOND_NS), int(rule.keep_firing_s * _SECOND_NS))
+
+
+def name_of(rule: Rule, values: Iterable[str]) -> str:
+    """Return the name of one of a rule's alerts; that of no cohort is the rule's own failure."""
+    name = group_name(rule.name, values).rstrip(",")
+    return f"{name}," if name == failure_key(rule.name) else name
 
 
 def alerts_of(rule: Rule, active: ActiveAlerts) -> Set[str]:

@@ -13,7 +13,7 @@ from evenkeel.durations import format_duration
 from evenkeel.engines.engine_map import MetricSource
 from evenkeel.engines.metric_query import equivalents
 from evenkeel.errors import StoreError, first_line
-from evenkeel.slo.groups import GROUP_LABEL, group_name
+from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo.query import MAX_REQUEST_NS
@@ -31,7 +31,7 @@ from evenkeel.slo.rules import (
 from evenkeel.slo.spikes import Spike
 from evenkeel_collector.alerts.state import Condition
 from evenkeel_collector.slo.evidence import gather, window_link
-from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended
+from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended, name_of
 from evenkeel_collector.slo.spike_watch import SpikeWatch
 from evenkeel_collector.slo.store import SloStore
 
@@ -42,6 +42,8 @@ _METRICS = {metric.value: metric for metric in DURATIONS}
 _ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
 # Windows of minutes and hours need not be read every few seconds.
 EVERY_NS = 30 * _SECOND_NS
+# After a start, exporters that tried in vain send again this late; until then no series is gone.
+_REJOIN_NS = 60 * _SECOND_NS
 
 
 class RuleEvaluator:
@@ -63,6 +65,7 @@ class RuleEvaluator:
         self._dashboard_url = dashboard_url
         self._record_failure = record_failure
         self._next_ns: dict[str, int] = {}
+        self._began_ns: int | None = None
         self._failures: dict[str, str] = {}
         self._spikes = SpikeWatch(store, record_failure, dashboard_url)
 
@@ -76,6 +79,8 @@ class RuleEvaluator:
             active: The labels of pending and firing alerts, by name.
             now_ns: The current time.
         """
+        if self._began_ns is None:
+            self._began_ns = now_ns
         conditions = self._spikes.conditions(rules, active, now_ns)
         for rule in rules:
             if isinstance(rule.test, Spike) or now_ns < self._next_ns.get(rule.name, 0):
@@ -128,11 +133,14 @@ class RuleEvaluator:
             if row["value"] is None:
                 continue
             own = {"instance": row["instance"] or row["service"], **row["rest"]}
-            name = group_name(rule.name, own.values())
+            name = name_of(rule, own.values())
             finding = judge_series(test, row)
             if finding.holds or name in active:
                 own[GROUP_LABEL] = rule.name
                 conditions.append(self._condition(rule, name, finding, now_ns, own))
+        assert self._began_ns is not None
+        if now_ns - self._began_ns < int(rule.window_s * _SECOND_NS) + _REJOIN_NS:
+            return conditions
         there = {condition.slo for condition in conditions}
         gone = alerts_of(rule, active) - there
         return conditions + [ended(rule, name, active[name]) for name in gone]

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from evenkeel.errors import StoreError, first_line
-from evenkeel.slo.groups import GROUP_LABEL, LONGEST_VALUE, group_name, is_odd
+from evenkeel.slo.groups import GROUP_LABEL, LONGEST_VALUE, is_odd
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.spikes import WIDTHS, Spike, SpikeResult, SpikeWindow, judge_spike
 from evenkeel_collector.alerts.state import Condition
-from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended
+from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended, name_of
 from evenkeel_collector.slo.spike_evidence import SpikeAlert, describe, gather
 from evenkeel_collector.slo.spike_past import Cohort, SpikePasts
 from evenkeel_collector.slo.store import SloStore
@@ -31,6 +31,7 @@ class _Family:
     rules: list[tuple[Rule, Spike]]
     pasts: SpikePasts | None = None
     next_ns: int = 0
+    began_ns: int = 0
 
 
 class SpikeWatch:
@@ -116,6 +117,7 @@ class SpikeWatch:
         rule, test = family.rules[0]
         if family.pasts is None:
             family.pasts = SpikePasts(self._store, test, rule.select, now_ns)
+            family.began_ns = now_ns
         pasts = family.pasts
         if pasts.is_loading:
             # A piece at a time, so that a cycle stays short.
@@ -126,31 +128,37 @@ class SpikeWatch:
         most = max(test.most for _, test in family.rules)
         least = min(test.min_requests for _, test in family.rules)
         windows = _by_cohort(pasts.newest(now_ns, least, most))
-        chosen = _chosen(windows, pasts.cohorts, most)
+        alerting = {
+            cohort
+            for cohort in windows
+            if any(name_of(rule, cohort) in active for rule, _ in family.rules)
+        }
+        chosen = _chosen(windows, alerting, pasts.cohorts, most)
         if len(pasts.cohorts) > _KEPT_TIMES * most:
             pasts.forget_all_but(chosen)
         pasts.follow(chosen, now_ns)
         conditions = []
+        # After a start, requests of the time before it are still to come.
+        is_settled = now_ns - family.began_ns >= max(WIDTHS) * test.over_s * _SECOND_NS
         for rule, test in family.rules:
+            judged = set()
             for cohort in chosen[: test.most]:
-                name = group_name(rule.name, cohort).rstrip(",")
+                name = name_of(rule, cohort)
                 found = _verdict(test, windows[cohort], pasts, cohort)
-                if found.holds or (name in active and found.holds is not None):
+                if found is None or found.requests >= test.min_requests:
+                    judged.add(name)
+                if found is not None and (found.holds or (name in active and found.holds is False)):
                     conditions.append(self._condition(rule, test, cohort, found, now_ns))
-            conditions += self._ended(rule, active, chosen[: test.most])
+            if is_settled:
+                # Their cohorts have too few requests left that have the measure.
+                gone = alerts_of(rule, active) - judged
+                conditions += [ended(rule, name, active[name]) for name in gone]
         return conditions
-
-    def _ended(
-        self, rule: Rule, active: ActiveAlerts, cohorts: Sequence[Cohort]
-    ) -> list[Condition]:
-        """Return that alerts end whose cohort has too few requests left to be judged."""
-        judged = {group_name(rule.name, cohort).rstrip(",") for cohort in cohorts}
-        return [ended(rule, name, active[name]) for name in alerts_of(rule, active) - judged]
 
     def _condition(
         self, rule: Rule, test: Spike, cohort: Cohort, found: SpikeResult, now_ns: int
     ) -> Condition:
-        name = group_name(rule.name, cohort).rstrip(",")
+        name = name_of(rule, cohort)
         values = {column: v for column, v in zip(test.by, cohort, strict=True) if v}
         alert = SpikeAlert(name, rule, test, {**rule.select, **values}, found, now_ns)
         return Condition(
@@ -182,17 +190,23 @@ def _by_cohort(rows: Sequence[Mapping[str, Any]]) -> dict[Cohort, dict[int, Mapp
     return found
 
 
-def _chosen(windows: Mapping[Cohort, object], known: Collection[Cohort], most: int) -> list[Cohort]:
-    """Return the cohorts to judge: those whose past is known first, then the busiest."""
-    return sorted(windows, key=lambda cohort: cohort not in known)[:most]
+def _chosen(
+    windows: Mapping[Cohort, object],
+    alerting: Collection[Cohort],
+    known: Collection[Cohort],
+    most: int,
+) -> list[Cohort]:
+    """Return the cohorts to judge: with an alert, then with a known past, then the busiest."""
+    return sorted(windows, key=lambda each: (each not in alerting, each not in known))[:most]
 
 
 def _verdict(
     test: Spike, rows: Mapping[int, Mapping[str, Any]], pasts: SpikePasts, cohort: Cohort
-) -> SpikeResult:
+) -> SpikeResult | None:
+    """Return a cohort's verdict; None as long as its past is not read."""
     past = pasts.find(cohort, test)
     if past is None:
-        return SpikeResult(None)
+        return None
     return judge_spike(test, [_window(test, w, rows[w]) for w in WIDTHS if w in rows], past)
 
 

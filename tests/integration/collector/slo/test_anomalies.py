@@ -202,6 +202,75 @@ def test_a_removed_rule_resolves_its_alerts(client: Any, tmp_path: Path, book: A
     assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
 
 
+def test_a_restart_ends_no_alert_whose_requests_are_still_to_come(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "input_tokens")
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
+    again = evaluator(client, tmp_path, text)
+    again.cycle(NOW + 30 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    again.cycle(NOW + 35 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+
+
+def test_an_alert_resolves_when_requests_no_longer_have_the_measure(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "failed_tool_share")
+    traffic(client, 0, 2, tool_calls_failed=2)
+    engine.cycle(NOW + 2 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    traffic(client, 2, 10, tool_calls_failed=None)
+    engine.cycle(NOW + 10 * MINUTE)
+    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+
+
+def test_busier_cohorts_displace_no_cohort_with_an_alert(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0)
+    text = slo_text(metric="availability")
+    text += SPIKE.format(name="spike", measure="input_tokens")
+    engine = evaluator(client, tmp_path, text)
+    for step in range(4):
+        engine.cycle(NOW + step * S)
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    again = evaluator(client, tmp_path, text.replace("tenant]", "tenant], maxGroups: 1"))
+    traffic(client, 2, 7, input_tokens=300)
+    insert(
+        client,
+        *(
+            {"end_ns": NOW + second * S, "tenant": "other", "request_id": f"other-{second}"}
+            for second in range(120, 420)
+        ),
+    )
+    for step in range(20):
+        again.cycle(NOW + 7 * MINUTE + step * S)
+    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    (family, _) = again._rules._spikes._families.values()
+    assert family.pasts is not None
+    assert list(family.pasts.cohorts) == [("support", "acme")]
+
+
+def test_a_cohort_may_be_called_like_the_alert_on_a_failed_evaluation(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    traffic(client, -40, 0, tenant="evaluation")
+    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
+    engine = evaluator(client, tmp_path, text.replace("[model, tenant]", "[tenant]"))
+    for step in range(4):
+        engine.cycle(NOW + step * S)
+    traffic(client, 0, 2, tenant="evaluation", input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    assert set(spikes(book)) == {"spike/evaluation,"}
+
+
 def test_windows_are_the_quantiles_and_shares_of_their_requests(client: Any) -> None:
     traffic(client, -4, 0)
     common = {
@@ -250,5 +319,21 @@ def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
     assert "the engine does now" in alert.details.annotations["what_helps"]
     json.dumps(dict(alert.details.labels))
     # It has ended, and an idle server sends no more readings.
-    engine.cycle(NOW + 60 * S)
-    assert [a.life.state.value for a in book.alerts()] == ["resolved"]
+    engine.cycle(NOW + 100 * S)
+    (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
+    assert alert.life.state.value == "resolved"
+
+
+def test_a_restart_ends_no_hang_whose_readings_are_still_to_come(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    labels = {"model": "big", "waits_for": "next_token"}
+    engine_rows(client, (STALLED, "a:1", labels, 5, 1.0))
+    evaluator(client, tmp_path, slo_text(metric="availability")).cycle(NOW)
+    again = evaluator(client, tmp_path, slo_text(metric="availability"))
+    again.cycle(NOW + 90 * S)
+    (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
+    assert alert.life.state.value == "firing"
+    again.cycle(NOW + 190 * S)
+    (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
+    assert alert.life.state.value == "resolved"
