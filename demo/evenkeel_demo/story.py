@@ -1,4 +1,4 @@
-"""The demo's script: two crowds of long prompts, the cache, an A/B run."""
+"""The demo's script: two crowds of long prompts, the cache, an A/B run, a client's mistake."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from evenkeel_demo.traffic import DemoPhase, Rates
 
 DEFAULT_LENGTH_S = 200.0
 
-# Each phase and the share of the demo's length at which it ends; the last one continues.
+# Each phase and the share of the demo's length at which it ends; then it stays popular.
 PHASES = (
     (DemoPhase.HEALTHY, 0.15),
     (DemoPhase.CROWDED, 0.32),
     (DemoPhase.RECOVERED, 0.42),
     (DemoPhase.CONTROLLED, 0.59),
-    (DemoPhase.POPULAR, 1.0),
+    (DemoPhase.POPULAR, 0.8),
+    (DemoPhase.CUT, 1.0),
 )
 RATES = {
     DemoPhase.HEALTHY: Rates(per_s=6.0, popular_ratio=0.3),
@@ -22,13 +23,14 @@ RATES = {
     DemoPhase.RECOVERED: Rates(per_s=3.0, popular_ratio=0.3),
     DemoPhase.CONTROLLED: Rates(per_s=6.0, crowd_every_s=0.5),
     DemoPhase.POPULAR: Rates(per_s=6.0, popular_ratio=0.7),
+    DemoPhase.CUT: Rates(per_s=6.0, popular_ratio=0.3, max_tokens=12),
 }
 COMPARISON_FROM = 0.65
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The phases of a demo `length_s` long; the last phase continues after its end."""
+    """The phases of a demo `length_s` long; after its end, questions stay popular."""
 
     length_s: float = DEFAULT_LENGTH_S
 

@@ -63,6 +63,7 @@ class DemoPhase(StrEnum):
     RECOVERED = "recovered"
     CONTROLLED = "controlled"
     POPULAR = "popular"
+    CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,13 @@ class Rates:
         per_s: Chats on average.
         crowd_every_s: How often a crowd of long prompts arrives; None: never.
         popular_ratio: Share of the chats that ask a popular question.
+        max_tokens: Tokens that the other chats ask for.
     """
 
     per_s: float
     crowd_every_s: float | None = None
     popular_ratio: float = 0.0
+    max_tokens: int = MAX_TOKENS
 
 
 @dataclass(slots=True)
@@ -101,6 +104,7 @@ class GoldenQuestion:
     messages: Sequence[dict[str, str]]
     tag: str
     reference: str = ""
+    max_tokens: int = MAX_TOKENS
 
 
 def stands_alone(question: GoldenQuestion) -> bool:
@@ -244,7 +248,7 @@ class Traffic:
         return {
             "model": MODEL,
             "messages": [self._system, *question.messages],
-            "max_tokens": MAX_TOKENS,
+            "max_tokens": question.max_tokens,
             "temperature": 0,
             "stream": True,
         }
@@ -262,7 +266,7 @@ class Traffic:
     def _next_question(self, wanted: Rates) -> GoldenQuestion:
         if self._popular and self._random.random() < wanted.popular_ratio:
             return self._random.choice(self._popular)
-        question = self._random.choice(self._questions)
+        question = replace(self._random.choice(self._questions), max_tokens=wanted.max_tokens)
         if not self._long or self._random.random() >= HISTORY_RATIO:
             return question
         earlier = self._random.sample(self._long, min(HISTORY_TURNS, len(self._long)))

@@ -15,6 +15,8 @@ from evenkeel_demo.traffic import DemoPhase
         (32, DemoPhase.RECOVERED),
         (42, DemoPhase.CONTROLLED),
         (59, DemoPhase.POPULAR),
+        (80, DemoPhase.CUT),
+        (100, DemoPhase.POPULAR),
         (1000, DemoPhase.POPULAR),
     ],
 )
