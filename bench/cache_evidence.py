@@ -16,19 +16,22 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from evenkeel.embedding import Encoder
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.vllm_outputs import DRAFT_ARGUMENT, OTHERS_ARGUMENT
 from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.drafts import DraftCounts
 
 LIMIT = 0.02
 REQUESTS = 3000
@@ -115,8 +118,12 @@ def tokens(answer: str) -> list[int]:
     return [hash((answer, place)) & 0xFFFFFFF for place in range(len(answer.split()))]
 
 
+# The run that is being answered, for the engine to report what it accepted of its drafts.
+_RUN: ContextVar[EngineRun | None] = ContextVar("run", default=None)
+
+
 class AnswerTable:
-    """An engine that returns the real model's recorded answers."""
+    """An engine with the real model's recorded answers, which accepts drafts equal to them."""
 
     def __init__(self, answers: Mapping[str, str]) -> None:
         self.answers = answers
@@ -127,10 +134,16 @@ class AnswerTable:
     ) -> AsyncIterator[Any]:
         """Yield the whole answer in one output."""
         text = self.answers[prompt["question"]]
+        answer = tokens(text)
+        handed = params.extra_args or {}
+        drafts = [handed.get(DRAFT_ARGUMENT), *handed.get(OTHERS_ARGUMENT, ())]
+        run = _RUN.get()
+        if run is not None and answer in drafts:
+            run.drafts_by_source.setdefault("cache", DraftCounts()).add(len(answer), len(answer))
         completion = SimpleNamespace(
             index=0,
             text=text,
-            token_ids=tokens(text),
+            token_ids=answer,
             finish_reason="stop",
             stop_reason=None,
         )
@@ -223,6 +236,7 @@ async def ask(engine: CachedEngine, hook: RequestHook, text: str, number: int) -
     token = CURRENT_REQUEST.set(request)
     try:
         run = hook.start_run(f"r{number}", params)
+        _RUN.set(run)
         prompt = {"type": "token", "prompt_token_ids": [1], "question": text}
         said = ""
         async for output in engine.answer(run, prompt, params, run.request_id, {}):

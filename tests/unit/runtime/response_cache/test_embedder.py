@@ -65,7 +65,7 @@ async def test_texts_that_are_ready_in_time_are_returned_and_the_others_dropped(
             assert hung.wait(60)
         return vector(text)
 
-    embedder = Embedder(encode, limit_s=0.2)
+    embedder = Embedder(encode, limit_s=1.5)
     embedded = await embedder.embed(["fast", "slow", "after"])
     assert [v[0] for v in embedded.vectors] == [4]
     assert embedded.outcome == "late"
