@@ -44,8 +44,6 @@ CROWD_SIZES = (3, 100)
 CROWD_SAMPLES = 3
 # The next crowd starts once fewer than this wait, so that a slow machine recovers in time.
 CROWD_IN_FLIGHT_LIMIT = 6
-
-
 # Turns before a question of a long conversation, and how many questions have one.
 HISTORY_TURNS = 3
 HISTORY_RATIO = 0.1
