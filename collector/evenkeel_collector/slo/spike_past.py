@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ _PIECES_S = 1.0
 _LATE_NS = 60 * _SECOND_NS
 _READ_AGAIN = 2
 _NO_LIMIT = 2**32 - 1
+# A ClickHouse server takes 128 KiB in a field of a form, in which names may be escaped.
+_MAX_PARAMETER_BYTES = 32 * 1024
 # Of each measure, the rows of an array: the number of requests, and its values by quantile.
 _QUANTILES = {level: row for row, level in enumerate(PAST_LEVELS, 1)}
 _NUM_ROWS = {SpikeKind.TOKENS: 3, SpikeKind.SHARE: 2}
@@ -175,14 +177,17 @@ class SpikePasts:
 
     def _read_past(self, first: int, end: int, cohorts: Iterable[Cohort]) -> list[dict[str, Any]]:
         from_ns, to_ns = first * self._width_ns, end * self._width_ns
-        return self._read(from_ns, to_ns, True, tuple(cohorts), 0, _NO_LIMIT)
+        rows = []
+        for some in in_pieces(cohorts):
+            rows += self._read(from_ns, to_ns, True, some, 0, _NO_LIMIT)
+        return rows
 
     def _read(
         self,
         from_ns: int,
         to_ns: int,
         is_past: bool,
-        known: Sequence[Cohort],
+        known: Sequence[str],
         min_requests: int,
         most: int,
     ) -> list[dict[str, Any]]:
@@ -197,8 +202,22 @@ class SpikePasts:
                 "max_request_ns": MAX_REQUEST_NS,
                 "is_past": int(is_past),
                 "separator": SEPARATOR,
-                "known": [SEPARATOR.join(cohort) for cohort in known],
+                "known": known,
                 "min_requests": min_requests,
                 "most": most,
             }
         )
+
+
+def in_pieces(cohorts: Iterable[Cohort]) -> Iterator[list[str]]:
+    """Return the cohorts as text, in pieces that a ClickHouse server accepts as a parameter."""
+    piece, num_bytes = list[str](), 0
+    for text in map(SEPARATOR.join, cohorts):
+        size = len(text.encode())
+        if piece and num_bytes + size > _MAX_PARAMETER_BYTES:
+            yield piece
+            piece, num_bytes = [], 0
+        piece.append(text)
+        num_bytes += size
+    if piece:
+        yield piece

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -133,7 +134,7 @@ class SpikeWatch:
             for cohort in windows
             if any(name_of(rule, cohort) in active for rule, _ in family.rules)
         }
-        chosen = _chosen(windows, alerting, pasts.cohorts, most)
+        chosen = chosen_cohorts(windows, test.by, alerting, pasts.cohorts, most)
         if len(pasts.cohorts) > _KEPT_TIMES * most:
             pasts.forget_all_but(chosen)
         pasts.follow(chosen, now_ns)
@@ -190,14 +191,25 @@ def _by_cohort(rows: Sequence[Mapping[str, Any]]) -> dict[Cohort, dict[int, Mapp
     return found
 
 
-def _chosen(
-    windows: Mapping[Cohort, object],
+def chosen_cohorts(
+    busiest: Iterable[Cohort],
+    by: Sequence[str],
     alerting: Collection[Cohort],
     known: Collection[Cohort],
     most: int,
 ) -> list[Cohort]:
-    """Return the cohorts to judge: with an alert, then with a known past, then the busiest."""
-    return sorted(windows, key=lambda each: (each not in alerting, each not in known))[:most]
+    """Return the cohorts to judge: those with an alert, then of each tenant as many as fit.
+
+    A tenant's own are in the order in which they are left out last: known past, then busiest.
+    """
+    place = by.index("tenant") if "tenant" in by else None
+    rank: dict[Cohort, int] = {}
+    num_of: Counter[str] = Counter()
+    for cohort in sorted(busiest, key=lambda each: each not in known):
+        tenant = "" if place is None else cohort[place]
+        rank[cohort] = num_of[tenant]
+        num_of[tenant] += 1
+    return sorted(rank, key=lambda each: (each not in alerting, rank[each]))[:most]
 
 
 def _verdict(
