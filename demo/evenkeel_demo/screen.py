@@ -51,6 +51,7 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
+        self._drawn: Frame | None = None
         self._plain_s = -math.inf
         self._num_told = 0
         self._phase: DemoPhase | None = None
@@ -69,6 +70,9 @@ class Screen:
         traceback: TracebackType | None,
     ) -> None:
         if self._live is not None:
+            if self._drawn is not None:
+                # What stays on the screen no longer says how to end it.
+                self._live.update(_render(self._drawn, hint=""), refresh=True)
             self._live.stop()
             self._live = None
 
@@ -79,6 +83,7 @@ class Screen:
     def draw(self, frame: Frame) -> None:
         """Show a frame: immediately on a terminal, every few seconds as a line elsewhere."""
         if self._live is not None:
+            self._drawn = frame
             self._live.update(_render(frame), refresh=True)
             return
         for notification in frame.notifications[self._num_told :]:
@@ -115,7 +120,7 @@ class Screen:
         self.say(f"data and logs: {figures['data_dir']}")
 
 
-def _render(frame: Frame) -> Group:
+def _render(frame: Frame, hint: str = "    (Ctrl-C ends the demo)") -> Group:
     table = Table(*(name for name, _ in _cells(frame)), title="evenkeel demo")
     table.add_row(*(value for _, value in _cells(frame)))
     lines = [Text(f"{frame.elapsed_s:.0f} s, {PHASE_WORDS[frame.phase]}")]
@@ -123,7 +128,7 @@ def _render(frame: Frame) -> Group:
     lines += [Text(line) for line in describe_crowds(frame.crowds)]
     lines.append(Text(frame.comparison))
     where = "not started" if frame.dashboard_url is None else frame.dashboard_url
-    lines.append(Text(f"dashboard: {where}    (Ctrl-C ends the demo)"))
+    lines.append(Text(f"dashboard: {where}{hint}"))
     return Group(table, *lines)
 
 

@@ -1,8 +1,11 @@
 """What the demo prints of its figures."""
 
+import io
+
 import pytest
 
-from evenkeel_demo.screen import describe_crowds
+from evenkeel_demo.screen import Frame, Screen, describe_crowds
+from evenkeel_demo.traffic import ClientCounters, DemoPhase
 
 
 @pytest.mark.parametrize(
@@ -16,3 +19,20 @@ def test_how_chats_fared_is_told_in_units_for_people(p95_s: float | None, said: 
     assert describe_crowds(crowds) == [
         f"chats during the crowd, control acting: 69% of 45 answered in time, TTFT p95 {said}"
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_stays_on_the_terminal_does_not_say_how_to_end_what_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    frame = Frame(12.0, DemoPhase.HEALTHY, ClientCounters(), (), "", {}, None)
+    with Screen(stream) as screen:
+        screen.draw(frame)
+        assert "Ctrl-C ends" in stream.getvalue()
+    assert "Ctrl-C" not in stream.getvalue().rpartition("healthy")[2]
