@@ -94,9 +94,14 @@ class Spike:
         return self.about.kind is SpikeKind.TOKENS
 
     @property
+    def knows_days(self) -> bool:
+        """Whether a window is also compared with the same time on other days."""
+        return self.over_s >= 150
+
+    @property
     def num_past(self) -> int:
         """How many past windows are compared with: eight days, or 288 of less than 150 seconds."""
-        return int(_DAY_S * (_NUM_DAYS + 1) / self.over_s) if self.over_s >= 150 else 288
+        return int(_DAY_S * (_NUM_DAYS + 1) / self.over_s) if self.knows_days else 288
 
     @property
     def drift(self) -> int:

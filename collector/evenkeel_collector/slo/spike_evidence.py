@@ -59,13 +59,16 @@ def describe(alert: SpikeAlert, dashboard_url: str | None) -> dict[str, str]:
     """Describe a spike without querying the store: one text per fact."""
     text = spike_text(alert.test, alert.found)
     cohort = ", ".join(f"{column} {value}" for column, value in alert.select.items())
+    usual = range_text(alert.test, alert.found) or "unknown"
+    if alert.test.knows_days:
+        usual += (
+            "; compared with the highest of their level, the same time on the days before, and "
+        )
+        usual += "a week ago"
     annotations = {
         "summary": f"{alert.rule.title}{f' ({cohort})' if cohort else ''}",
         "description": f"{text}.",
-        "usual": (
-            f"{range_text(alert.test, alert.found) or 'unknown'}; compared with the highest of "
-            "their level, the same time on the days before, and a week ago"
-        ),
+        "usual": usual,
         "silence": silence_command(alert.name),
     }
     if alert.rule.helps:
