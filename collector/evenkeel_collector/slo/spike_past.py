@@ -202,7 +202,7 @@ class SpikePasts:
                 "max_request_ns": MAX_REQUEST_NS,
                 "is_past": int(is_past),
                 "separator": SEPARATOR,
-                "known": known,
+                "known": list(known),
                 "min_requests": min_requests,
                 "most": most,
             }
