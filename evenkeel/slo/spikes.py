@@ -30,8 +30,7 @@ Floats = NDArray[np.float64]
 LEVELS = tuple(number / 40 for number in range(1, 40))
 # Those of past windows: what a rule may compare.
 PAST_LEVELS = (0.5, 0.9)
-# One false alarm in a million windows of independent requests; bench/anomalies.py measures both
-# sides.
+# One false alarm in a million windows of independent requests (bench/anomalies.py).
 LEAST_Z = 4.75
 # A change that is too small for one window is looked for in so many of them at once.
 WIDTHS = (1, 2, 4)
