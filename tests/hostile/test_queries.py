@@ -322,7 +322,6 @@ def test_the_guard_sees_what_the_engine_parses() -> None:
     assert odd == []
 
 
-@pytest.mark.timeout(600)
 def test_what_a_tenant_gets_does_not_depend_on_others_rows(tmp_path: Path) -> None:
     """The same questions to a store with its rows alone, and to one with others' between them."""
     # Avro writes a random mark between its blocks.

@@ -13,7 +13,7 @@ import pytest
 from tests.checkout import ROOT, source_path
 from tests.fixtures.speculating_engine import UNDRAFTED
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env=dict(os.environ) | {"PYTHONPATH": source_path()},
         capture_output=True,
         text=True,
-        timeout=580,
+        timeout=880,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
