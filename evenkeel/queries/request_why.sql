@@ -4,7 +4,8 @@ WITH found AS
 (
     SELECT
         time, trace_id, span_id, request_id, model, tenant, status, response_cache, input_tokens,
-        cached_tokens, ttft_s, decode_s, e2e_s, ledger
+        cached_tokens, ttft_s, decode_s, e2e_s, ledger, reasoning_tokens, visible_tokens, visible_ttft_s,
+        repeated_share, tool_calls_failed
     FROM evenkeel.requests
     WHERE request_id = {id:String} OR trace_id = {id:String}
     ORDER BY time DESC

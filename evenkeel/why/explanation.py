@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from textwrap import wrap
 from typing import Any
@@ -26,6 +26,8 @@ from evenkeel.why.ledger import (
 _BAR_CHARS = 24
 # Of an id; whole ids of vLLM and of traces have at least 32 characters.
 _SHORTEST_TAIL, _LONGEST_TAIL = 6, 16
+# An answer whose share of repeated 4-grams is at least this loops (docs/guide/anomalies.md).
+_REPEATS = 0.5
 _RIVALS = "evenkeel.rivals."
 _PREFIX = "evenkeel.prefix."
 
@@ -70,6 +72,30 @@ class PrefixUse:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerFacts:
+    """What the answer's tokens say of it; None if unknown. The names are those of `requests`."""
+
+    reasoning_tokens: int | None = None
+    visible_tokens: int | None = None
+    visible_ttft_s: float | None = None
+    repeated_share: float | None = None
+    tool_calls_failed: int | None = None
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what is unusual about the answer."""
+        if self.reasoning_tokens:
+            yield f"The answer has {self.reasoning_tokens:,} tokens of reasoning."
+        if self.visible_tokens == 0:
+            yield "It shows nothing."
+        elif self.reasoning_tokens and self.visible_ttft_s is not None:
+            yield f"Its first visible token came after {measured_duration(self.visible_ttft_s)}."
+        if self.repeated_share is not None and self.repeated_share >= _REPEATS:
+            yield f"{self.repeated_share:.0%} of the answer repeats what it has said before."
+        if self.tool_calls_failed:
+            yield f"Tool calls in the answer that did not parse: {self.tool_calls_failed:,}."
+
+
+@dataclass(frozen=True, slots=True)
 class RequestWhy:
     """What is known about the time of one request.
 
@@ -83,6 +109,7 @@ class RequestWhy:
         ledger: Seconds by `<phase>.<cause>`; {} if the engine's records are missing.
         without: Concurrent requests, the one that cost most first.
         prefix: What the prefix cache lacked; None if unknown.
+        answer: What its tokens say of it; a runtime does not tell.
     """
 
     request_id: str
@@ -98,6 +125,7 @@ class RequestWhy:
     ledger: Mapping[str, float] = field(default_factory=dict)
     without: Sequence[Rival] = ()
     prefix: PrefixUse | None = None
+    answer: AnswerFacts = AnswerFacts()
 
     def sentences(self) -> list[str]:
         """Return the explanation in sentences, most important first."""
@@ -108,7 +136,7 @@ class RequestWhy:
             said.append(
                 f"It ended without a token after {measured_duration(self.e2e_s)}: {self.status}."
             )
-        return said
+        return [*said, *self.answer.sentences()]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything known, with the explanation and what would help."""
@@ -186,6 +214,7 @@ def from_store(row: Mapping[str, Any]) -> RequestWhy:
             _number(attributes, "evicted_s"),
             attributes.get(f"{_PREFIX}evicted_by") or None,
         ),
+        answer=AnswerFacts(**{each.name: row.get(each.name) for each in fields(AnswerFacts)}),
     )
 
 

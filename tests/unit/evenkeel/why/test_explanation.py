@@ -74,9 +74,20 @@ def test_no_line_is_longer_than_asked_for() -> None:
         ({"response_cache": "exact", "ledger": {}}, "The response cache answered it"),
         ({"ledger": {}}, "It has no ledger"),
         ({"ttft_s": None, "status": "aborted"}, "ended without a token after 5.5 s: aborted"),
+        (
+            {"reasoning_tokens": 2140, "visible_tokens": 60, "visible_ttft_s": 12.0},
+            "after 5 s. The answer has 2,140 tokens of reasoning. Its first visible token came "
+            "after 12 s.",
+        ),
+        (
+            {"reasoning_tokens": 2140, "visible_tokens": 0},
+            "The answer has 2,140 tokens of reasoning. It shows nothing.",
+        ),
+        ({"repeated_share": 0.62}, "62% of the answer repeats what it has said before."),
+        ({"tool_calls_failed": 1}, "Tool calls in the answer that did not parse: 1."),
     ],
 )
-def test_what_is_missing_is_said(changes: dict[str, Any], expected: str) -> None:
+def test_what_is_missing_or_odd_is_said(changes: dict[str, Any], expected: str) -> None:
     assert expected in " ".join(tell(from_store(ROW | changes), 1000))
 
 
