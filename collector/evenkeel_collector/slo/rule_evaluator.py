@@ -13,7 +13,7 @@ from evenkeel.durations import format_duration
 from evenkeel.engines.engine_map import MetricSource
 from evenkeel.engines.metric_query import equivalents
 from evenkeel.errors import StoreError, first_line
-from evenkeel.slo.groups import GROUP_LABEL
+from evenkeel.slo.groups import GROUP_LABEL, LONGEST_VALUE, is_odd
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo.query import MAX_REQUEST_NS
@@ -42,6 +42,8 @@ _METRICS = {metric.value: metric for metric in DURATIONS}
 _ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
 # Windows of minutes and hours need not be read every few seconds.
 EVERY_NS = 30 * _SECOND_NS
+# So many series of a gauge get an alert of their own in a cycle, besides those that have one.
+_MOST_SERIES = 200
 # After a start, exporters that tried in vain send again this late; until then no series is gone.
 _REJOIN_NS = 60 * _SECOND_NS
 
@@ -128,14 +130,17 @@ class RuleEvaluator:
         active: ActiveAlerts,
         now_ns: int,
     ) -> list[Condition]:
-        conditions = []
+        conditions: list[Condition] = []
         for row in rows:
             if row["value"] is None:
                 continue
             own = {"instance": row["instance"] or row["service"], **row["rest"]}
+            # Whoever sends metrics names the series.
+            if is_odd(own.values()) or any(len(value) > LONGEST_VALUE for value in own.values()):
+                continue
             name = name_of(rule, own.values())
             finding = judge_series(test, row)
-            if finding.holds or name in active:
+            if name in active or (finding.holds and len(conditions) < _MOST_SERIES):
                 own[GROUP_LABEL] = rule.name
                 conditions.append(self._condition(rule, name, finding, now_ns, own))
         assert self._began_ns is not None

@@ -323,6 +323,19 @@ def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
     assert alert.life.state.value == "resolved"
 
 
+def test_series_of_odd_names_or_too_many_do_not_fill_the_book(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    engine = evaluator(client, tmp_path, slo_text(metric="availability"))
+    labels = {"model": "big", "waits_for": "next_token"}
+    for instance in ("a\x1b[2J:1", "b" * 200, *(f"c{number}:1" for number in range(250))):
+        engine_rows(client, (STALLED, instance, labels, 5, 1.0))
+    engine.cycle(NOW)
+    names = [alert.slo for alert in book.alerts()]
+    assert len(names) == 200
+    assert all(name.startswith("stalled-requests/c") for name in names)
+
+
 def test_a_restart_ends_no_hang_whose_readings_are_still_to_come(
     client: Any, tmp_path: Path, book: AlertBook
 ) -> None:
