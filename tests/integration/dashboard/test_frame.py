@@ -147,12 +147,12 @@ def test_charts_stand_under_each_other_and_share_their_crosshair(
 ) -> None:
     page = opened(browser, platform.page())
     expect(page.locator(".ek-plot")).to_have_count(6)
-    lefts = page.evaluate(
-        """() => [...document.querySelectorAll('.ek-plot')].map((plot) =>
+    # The script widens the others' axes once all are drawn.
+    page.wait_for_function(
+        """() => new Set([...document.querySelectorAll('.ek-plot')].map((plot) =>
           Math.round(plot.getBoundingClientRect().left
-            - plot.parentElement.getBoundingClientRect().left))"""
+            - plot.parentElement.getBoundingClientRect().left))).size === 1"""
     )
-    assert len(set(lefts)) == 1
     # What the script draws last replaces charts, and with them the crosshair.
     settled(page)
     page.locator(".st-key-chart-ttft .ek-plot").hover()
