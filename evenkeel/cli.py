@@ -139,7 +139,8 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         return 130
     except Exception as error:
         # Never Python's own exit code of 1, which would mean a regression.
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            print(for_terminal(line), file=sys.stderr)
         what = for_terminal((str(error).strip().splitlines() or ["no explanation"])[0][:500])
         print(
             f"evenkeel: internal error: {type(error).__name__}: {what}; no stored data "
