@@ -64,7 +64,7 @@ def run_costs(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"--to {args.end!r} is not after --from {args.begin!r}")
     found = _read(args, from_ns, to_ns)
     rows = [(focus_row if args.format == "focus" else plain_row)(each) for each in found]
-    _write(args, rows)
+    write_rows(args, rows)
     if args.out is not None:
         _say(args, found, from_ns, to_ns)
     return 0
@@ -97,7 +97,12 @@ def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
     return charges(rows, times, prices, args.per)
 
 
-def _write(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_rows(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows to `--out`, else to standard output, as `--format` says.
+
+    Raises:
+        ConfigurationError: If the file cannot be written.
+    """
     try:
         if args.format == "parquet":
             _write_parquet(args.out, rows)

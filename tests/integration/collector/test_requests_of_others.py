@@ -10,6 +10,7 @@ from vllm.tracing.utils import SpanAttributes as VllmAttributes
 
 from tests.fixtures.collector_process import CollectorProcess, wait_for
 from tests.fixtures.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -225,3 +226,23 @@ def post(collector: CollectorProcess, body: bytes) -> None:
         headers={"content-type": "application/x-protobuf"},
     )
     assert answer.status_code == 200
+
+
+def test_a_reused_id_opens_the_request_that_was_clicked(collector: CollectorProcess) -> None:
+    now_ns = time.time_ns()
+    arrivals_ns = [now_ns - 600 * SECOND, now_ns]
+    for number, start_ns in enumerate(arrivals_ns):
+        sent = trace_request(
+            1, VLLM | {VllmAttributes.GEN_AI_REQUEST_ID: "reused"}, name="llm_request",
+            service=f"reused {number}", start_ns=start_ns, end_ns=start_ns + SECOND,
+        )  # fmt: skip
+        post(collector, sent.SerializeToString())
+    count = "SELECT count() FROM requests WHERE request_id = 'reused'"
+    wait_for(lambda: collector.rows(count) == [(2,)])
+    client = collector.client()
+    text = query("request").read_text(encoding="utf-8")
+    for near_ms, expected in [*((ns // 10**6, ns) for ns in arrivals_ns), (0, now_ns)]:
+        parameters = {"id": "reused", "near_ms": near_ms}
+        (row,) = client.query(text, parameters=parameters).named_results()
+        assert row["time_ns"] == expected
+    client.close()
