@@ -1,1 +1,1 @@
-"""Renders charts, tables, tiles and text; everything is escaped by construction."""
+"""What several pages show: words, figures, charts, tables, tiles; all escaped by construction."""

@@ -9,8 +9,10 @@ from typing import Any
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.compression import verdict_words as verdict_of_compression
 from evenkeel_dashboard.draw.figures import Line, Scale, lines
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.response_cache import outcome_words
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import num_requests, range_of
@@ -19,8 +21,6 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.model.compression import verdict_words as verdict_of_compression
-from evenkeel_dashboard.model.response_cache import outcome_words
 from evenkeel_dashboard.pages.cache.causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
 from evenkeel_dashboard.pages.cache.classes import show_classes
 from evenkeel_dashboard.pages.cache.model import (

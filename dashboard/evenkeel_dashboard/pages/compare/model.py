@@ -11,9 +11,9 @@ from typing import Any
 
 from evenkeel.why.causes import describe_cause, is_load
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.shift import Shift
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.shift import Shift
 
 Row = Mapping[str, Any]
 

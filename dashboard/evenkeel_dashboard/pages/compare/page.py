@@ -10,6 +10,8 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.measures import MEASURES
+from evenkeel_dashboard.draw.shift import large_sample_shift
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.awaited import awaited
@@ -18,8 +20,6 @@ from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart
-from evenkeel_dashboard.model.measures import MEASURES
-from evenkeel_dashboard.model.shift import large_sample_shift
 from evenkeel_dashboard.pages.compare.figure import distributions
 from evenkeel_dashboard.pages.compare.model import (
     DIMENSIONS,

@@ -7,13 +7,13 @@ from pathlib import Path
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.figures import time_ms
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.control import control
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.model import QUEUE_FROM
 from evenkeel_dashboard.pages.engine.outcomes import side_by_side, switched_to_acting_ms

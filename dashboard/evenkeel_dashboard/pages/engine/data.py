@@ -12,12 +12,12 @@ import pandas as pd
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.metric_query import REFERENCE, mapped_metrics, metric_parameters
 from evenkeel.errors import StoreError
+from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
-from evenkeel_dashboard.model.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.pages.engine.metrics import (
     HISTOGRAMS,
     SERIES_MEASURES,

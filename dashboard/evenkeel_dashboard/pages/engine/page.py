@@ -23,12 +23,12 @@ from evenkeel_dashboard.draw.figures import (
 )
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.tiles import StateSummary
+from evenkeel_dashboard.draw.wasted import wasted_markup
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.model.wasted import wasted_markup
 from evenkeel_dashboard.pages.engine.actions import show_actions
 from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waiting_frame
 from evenkeel_dashboard.pages.engine.histograms import show_histograms

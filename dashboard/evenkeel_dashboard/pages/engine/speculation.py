@@ -9,8 +9,8 @@ import streamlit as st
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.positions import Position, positions
 from evenkeel_dashboard.frame.page import colours
-from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.outcomes import gain_words
 

@@ -16,13 +16,13 @@ from evenkeel.store import read_query
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
+from evenkeel_dashboard.draw.response_cache import OUTCOMES
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, write
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.paging import page_number, pages_beside, rows_or_first_page
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.response_cache import OUTCOMES
 from evenkeel_dashboard.pages.explore.model import (
     ANSWERS,
     ORDERS,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
+from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
-from evenkeel_dashboard.model.wasted import WastedTokens, wasted_tokens
 
 _HERE = Path(__file__).parent
 SERIES_COLUMNS = (

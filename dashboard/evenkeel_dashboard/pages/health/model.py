@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.slo_tiles import slo_state
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
-from evenkeel_dashboard.model.slo_tiles import slo_state
 
 Row = Mapping[str, Any]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.changes import change_cells
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import (
     Line,
@@ -26,6 +27,7 @@ from evenkeel_dashboard.draw.request_rows import (
     request_cells,
     request_headers,
 )
+from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -42,8 +44,6 @@ from evenkeel_dashboard.frame.page import (
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.series import firing_periods
 from evenkeel_dashboard.frame.zoom import chart, zoomable
-from evenkeel_dashboard.model.changes import change_cells
-from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.health.data import HealthData, health_later
 from evenkeel_dashboard.pages.health.model import (
     Shown,

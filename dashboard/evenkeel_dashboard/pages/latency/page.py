@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -22,7 +23,6 @@ from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, se
 from evenkeel_dashboard.frame.scrolling import scroll_here
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart, zoomable
-from evenkeel_dashboard.model.measures import MEASURES
 from evenkeel_dashboard.pages.latency.data import (
     LatencyData,
     LatencyView,

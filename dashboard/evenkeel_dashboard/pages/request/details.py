@@ -10,13 +10,13 @@ import streamlit as st
 from evenkeel.engines.engine_map import title_of
 from evenkeel.engines.reported import OURS
 from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.compression import compression_words
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.reported import said
 from evenkeel_dashboard.draw.request_rows import prompt_words, short_id
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.page import selection
-from evenkeel_dashboard.model.compression import compression_words
 from evenkeel_dashboard.pages.request.delays import canary_words, prefix_miss, rivals
 from evenkeel_dashboard.pages.request.model import answer_facts, gap_words
 from evenkeel_dashboard.pages.request.token_model import Attributes

@@ -14,6 +14,7 @@ from evenkeel.why.explanation import id_tail
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.positions import Position, positions
 from evenkeel_dashboard.draw.request_rows import (
     end_cell,
     prompt_words,
@@ -28,7 +29,6 @@ from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import set_param
 from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
 from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
-from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.logs import show_logs

@@ -11,10 +11,10 @@ from evenkeel.slo.backtest import BacktestResult
 from evenkeel.slo.model import Slo
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.slo_tiles import budget_words
 from evenkeel_dashboard.frame.fields import slide
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.slo_tiles import budget_words
 from evenkeel_dashboard.pages.slo.data import (
     LONGEST_DRAFT_MS,
     corrected_spans_ms,

@@ -11,9 +11,9 @@ from typing import Any
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.model import SESSIONS, Slo
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.slo_tiles import slo_state
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.zones import in_zone
-from evenkeel_dashboard.model.slo_tiles import slo_state
 
 Row = Mapping[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from evenkeel_dashboard.draw.shift import Shift
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.shift import Shift
 from evenkeel_dashboard.pages.compare.model import (
     causes,
     confounder,

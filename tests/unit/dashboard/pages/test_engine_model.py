@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenkeel_dashboard.model.control import control
+from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.pages.engine.model import (
     COLUMNS,
     Load,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel_dashboard.model.slo_tiles import closest_burn, slo_tile, worst_slos
+from evenkeel_dashboard.draw.slo_tiles import closest_burn, slo_tile, worst_slos
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_dashboard.model.measures import MEASURES
+from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.pages.latency.model import (
     DEFINITIONS,
     Picked,

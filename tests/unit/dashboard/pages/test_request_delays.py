@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenkeel_dashboard.model.compression import compression_words
+from evenkeel_dashboard.draw.compression import compression_words
 from evenkeel_dashboard.pages.request.delays import canary_words, prefix_miss, rivals
 
 RIVALS = {

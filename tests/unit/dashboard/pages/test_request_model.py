@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel_dashboard.model.positions import Position, positions
+from evenkeel_dashboard.draw.positions import Position, positions
 from evenkeel_dashboard.pages.request.model import (
     RequestPhase,
     answer_facts,

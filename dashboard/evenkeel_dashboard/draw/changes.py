@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.draw.request_rows import short_id
-from evenkeel_dashboard.model.control import control
 
 Row = Mapping[str, Any]
 

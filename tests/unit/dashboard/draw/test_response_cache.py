@@ -1,6 +1,6 @@
 """The outcomes of a lookup in words."""
 
-from evenkeel_dashboard.model.response_cache import OUTCOMES, outcome_words
+from evenkeel_dashboard.draw.response_cache import OUTCOMES, outcome_words
 
 
 def test_every_outcome_has_words_and_a_new_one_is_shown_as_it_is() -> None:

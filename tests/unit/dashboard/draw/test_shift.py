@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenkeel_dashboard.model.shift import large_sample_shift
+from evenkeel_dashboard.draw.shift import large_sample_shift
 from evenkeel_evals.stats.shift import shift_unpaired
 
 

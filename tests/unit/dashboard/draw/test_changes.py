@@ -1,6 +1,6 @@
 """Table rows of changes."""
 
-from evenkeel_dashboard.model.changes import change_cells
+from evenkeel_dashboard.draw.changes import change_cells
 
 MINUTE_MS = 60_000
 

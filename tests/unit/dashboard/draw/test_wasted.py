@@ -1,9 +1,9 @@
 """Wasted tokens as a sum by cause."""
 
 from evenkeel.store import read_query
+from evenkeel_dashboard.draw.wasted import wasted_tokens
 from evenkeel_dashboard.frame.reading import SHARED
 from evenkeel_dashboard.frame.selection import FILTERS
-from evenkeel_dashboard.model.wasted import wasted_tokens
 
 ROW = {
     "client_left": 100.0, "rejected_drafts": 400.0, "failed": 0.0, "evicted": 500.0,

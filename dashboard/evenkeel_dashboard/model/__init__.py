@@ -1,1 +1,0 @@
-"""Logic shared by several pages, computed from plain rows."""
