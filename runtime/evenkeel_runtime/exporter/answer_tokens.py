@@ -128,7 +128,8 @@ def _split(
     )
     num_visible = 0
     if first is not None:
-        is_ended = tokens[-1] in marks.silent  # the end-of-sequence token
+        # The end-of-sequence token; an answer cut within its reasoning has none.
+        is_ended = ends[-1] < num_tokens and tokens[-1] in marks.silent
         num_visible = sum(starts) - sum(ends) - int(is_ended)
     return AnswerSplit(reasoning_tokens, num_visible, first)
 

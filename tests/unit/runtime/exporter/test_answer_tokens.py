@@ -4,7 +4,7 @@ from array import array
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evenkeel_runtime.exporter.answer_tokens import AnswerSplit, repeated_share, split_answer
@@ -70,6 +70,9 @@ SPLITS = {
     "reasoning twice": (
         (THINK, 20, END_THINK, HI, THINK, 21, 22, END_THINK, YOU, EOS), False, AnswerSplit(3, 2, 3),
     ),
+    "cut after a blank of a second reasoning": (
+        (END_THINK, HI, THINK, BLANK), False, AnswerSplit(1, 1, 1),
+    ),
     "nothing after the reasoning": ((THINK, 20, END_THINK, EOS), False, AnswerSplit(1, 0, None)),
     "blanks only": ((BLANK, BLANK, EOS), False, AnswerSplit(0, 0, None)),
     "the end only": ((EOS,), False, AnswerSplit(0, 0, None)),
@@ -99,6 +102,7 @@ def test_nothing_is_said_of_reasoning_between_unknown_marks() -> None:
 
 
 @given(st.lists(st.sampled_from([THINK, END_THINK, EOS, BLANK, HI, YOU])), st.booleans())
+@example([END_THINK, END_THINK, THINK, BLANK], False)
 def test_the_parts_never_exceed_the_answer(answer: list[int], is_open: bool) -> None:
     split = split_answer(pack(*answer), MARKS, is_open)
     assert split is not None and split.reasoning_tokens is not None
