@@ -29,6 +29,7 @@ from evenkeel_runtime.response_cache.entry import (
 from evenkeel_runtime.response_cache.hit_class import (
     HARD_GUARDS,
     KNOWN_WORDS,
+    SAME_WORDS,
     NearHit,
     NearQuestion,
     judge,
@@ -388,6 +389,6 @@ class ResponseCache:
 
 def _pays(hit: NearHit, control: ServeControl) -> bool:
     """Whether a hit is worth an embedding: it is served, or likely to be soon."""
-    is_likely = hit.refused_by is None or hit.hit_class.kind == KNOWN_WORDS
+    is_likely = hit.refused_by is None or hit.hit_class.kind in (SAME_WORDS, KNOWN_WORDS)
     is_candidate = is_likely and control.is_candidate(hit.hit_class)
     return is_candidate or control.may_serve(hit.hit_class)

@@ -16,7 +16,10 @@ from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.text.agreement import plain_words
 from evenkeel_runtime.text.guards import find_difference, find_stems
 
-# Every word of weight occurs in near questions that have this answer.
+# Every word of weight occurs in near questions that have this answer, and one of these questions
+# has none that the new one lacks.
+SAME_WORDS = "same_words"
+# The same, but the new question lacks a word of each: "get a gift card" of "redeem a gift card".
 KNOWN_WORDS = "known_words"
 # Otherwise: the guard's objection, and whether near questions with other answers have the word.
 _NEW_WORD, _RIVAL_WORD = "new_word", "rival_word"
@@ -25,12 +28,13 @@ _SOFT_GUARDS = (_PASSED, "slot", "contrast")
 # Objections that known words do not settle: "code P12" and "code P21", "in Bern" and "in Berlin".
 HARD_GUARDS = ("numbers", "names", "negation")
 KINDS = (
+    SAME_WORDS,
     KNOWN_WORDS,
     *(f"{guard}_{word}" for guard in _SOFT_GUARDS for word in (_NEW_WORD, _RIVAL_WORD)),
     *HARD_GUARDS,
 )
 # Changes with any definition here: evidence does not apply to other classes.
-CLASSES_VERSION = 1
+CLASSES_VERSION = 2
 # A rival is assumed at this cosine: with few entries, the answer that a question needs may be
 # missing rather than far.
 ASSUMED_RIVAL = 0.3
@@ -133,7 +137,8 @@ def _find_kind(
         return guard
     unknown = stems - _words(same)
     if not unknown:
-        return KNOWN_WORDS
+        has_all = any(n.known.stems and stems.issuperset(n.known.stems) for n in same)
+        return SAME_WORDS if has_all else KNOWN_WORDS
     return f"{guard or _PASSED}_{_RIVAL_WORD if unknown & _words(rivals) else _NEW_WORD}"
 
 

@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS
+from evenkeel_runtime.response_cache.hit_class import SAME_WORDS
 from evenkeel_runtime.response_cache.near_hit_rule import find_status
 
 
@@ -83,7 +83,7 @@ class CacheMetrics(ScrapedMetrics):
             (route, kind): control.served.get(kind) or min(items, key=lambda item: item.bound)
             for route, control in controls.items()
             for kind, items in control.evidence.items()
-            if kind in control.served or (kind == KNOWN_WORDS and items[0].seen)
+            if kind in control.served or (kind == SAME_WORDS and items[0].seen)
         }
         yield self.gauges(
             "wrong_hit_bound",

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
-from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 from evenkeel_runtime.response_cache.wrong_hits import WrongHits
 
 # Minimum mean number of verdicts between false alarms of a risen rate.
 _MEAN_RUN = 2000.0
-# Shares of alpha: for what is served already, and of the rest for the kind that most rewordings are
-# of; the other kinds share what is left equally.
+# Shares of alpha: for what is served already, and of the rest for the kinds that most rewordings
+# are of; the other kinds share what is left equally.
 _SERVED_SHARE = 0.2
-_FIRST_SHARE = 0.7
+_KIND_SHARES = {SAME_WORDS: 0.7, KNOWN_WORDS: 0.15}
 # Verdicts on traffic before a kind is served that has labelled evidence.
 _LEAST_TRAFFIC = 20
 
@@ -150,16 +150,14 @@ class ServeControl:
     def _start(self) -> None:
         policy = self._policy
         steps = [(s, lead) for s in policy.similarities for lead in policy.leads]
-        shares = dict.fromkeys(KINDS, (1 - _FIRST_SHARE) / (len(KINDS) - 1))
-        shares[KNOWN_WORDS] = _FIRST_SHARE
         alpha = policy.alpha * (1 - _SERVED_SHARE)
-        self.evidence = {
-            kind: [
-                Evidence(kind, similarity, lead, alpha * shares[kind] / len(steps))
-                for similarity, lead in steps
-            ]
-            for kind in KINDS
-        }
+        others = (1 - sum(_KIND_SHARES.values())) / (len(KINDS) - len(_KIND_SHARES))
+        self.evidence: dict[str, list[Evidence]] = {}
+        for kind in KINDS:
+            # Of the same words, cosine and lead say nothing more.
+            own = steps[:1] if kind == SAME_WORDS else steps
+            share = alpha * _KIND_SHARES.get(kind, others) / len(own)
+            self.evidence[kind] = [Evidence(kind, s, lead, share) for s, lead in own]
         self.served: dict[str, Evidence] = {}
         self.wrong_hits = WrongHits(
             policy.wrong_hit_limit, policy.alpha * _SERVED_SHARE, policy.replay_ratio

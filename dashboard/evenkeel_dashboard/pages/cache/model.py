@@ -160,7 +160,8 @@ _REASONS = {
     "embedding_queue_full": "too many embeddings were queued",
 }
 _KINDS = {
-    "known_words": "only words of questions with this answer",
+    "same_words": "the words of a question with this answer",
+    "known_words": "only words of questions with this answer, but not all of one",
     "passed_new_word": "a new word",
     "passed_rival_word": "a word of another answer",
     "slot_new_word": "a further detail, in a new word",

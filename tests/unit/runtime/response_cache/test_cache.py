@@ -219,7 +219,7 @@ async def test_a_verdict_that_changes_what_is_served_is_an_event(
     (line,) = (tmp_path / "audit.jsonl").read_text().splitlines()
     event = json.loads(line)
     assert (event["event"], event["after"], event["limit"]) == ("control", after, 0.02)
-    assert event["kind"] == "known_words"
+    assert event["kind"] == "same_words"
     assert event["bound"] < 0.02
 
 

@@ -11,7 +11,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.response_cache.calibrate import calibrate, read_dataset
 from evenkeel_runtime.response_cache.command import CACHE
 from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
-from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS
+from evenkeel_runtime.response_cache.hit_class import SAME_WORDS
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
@@ -31,7 +31,7 @@ def run(*argv: str) -> int:
 async def test_a_near_answer_is_right_or_wrong_by_its_label() -> None:
     done = await calibrate(ANSWERS, load_encoder(), "hash")
     assert (done.asked, done.bypassed) == (4, {"about_asker": 1})
-    known = [pair for pair in done.labels.pairs if pair.kind == KNOWN_WORDS]
+    known = [pair for pair in done.labels.pairs if pair.kind == SAME_WORDS]
     assert known and not any(pair.is_wrong for pair in known)
     answers = ANSWERS | {text: f"{n}" for n, text in enumerate(ANSWERS)}
     others = await calibrate(answers, load_encoder(), "hash")

@@ -6,6 +6,7 @@ from evenkeel_runtime.response_cache.hit_class import (
     ASSUMED_RIVAL,
     KINDS,
     KNOWN_WORDS,
+    SAME_WORDS,
     KnownQuestion,
     NearQuestion,
     classify,
@@ -31,7 +32,19 @@ def kind(guard: str | None, *stems: str, answer: int = RESET) -> str:
 
 def test_words_that_other_wordings_of_the_answer_have_settle_an_objection() -> None:
     for guard in (None, "contrast", "slot"):
-        assert kind(guard, "forgot", "reset", "password") == KNOWN_WORDS
+        assert kind(guard, "forgot", "reset", "password") == SAME_WORDS
+
+
+def test_a_question_that_lacks_a_word_of_each_wording_may_ask_something_else() -> None:
+    assert kind(None, "password") == KNOWN_WORDS
+    assert kind(None, "forgot", "reset") == KNOWN_WORDS
+    assert kind(None, "forgot", "password") == SAME_WORDS
+
+
+def test_a_wording_without_words_of_weight_says_nothing() -> None:
+    near_hits = (*NEAR, near(RESET, 0.75))
+    assert classify(None, frozenset({"reset"}), near_hits, RESET).kind == KNOWN_WORDS
+    assert classify(None, frozenset(), near_hits, RESET).kind == KNOWN_WORDS
 
 
 @pytest.mark.parametrize("guard", ["numbers", "names", "negation"])
@@ -47,7 +60,7 @@ def test_a_word_of_another_answer_is_worse_than_one_nobody_used() -> None:
 
 def test_each_kind_is_one_that_alpha_is_divided_among() -> None:
     guards = (None, "slot", "contrast", "numbers", "names", "negation")
-    words = (("password",), ("chang",), ("recover",))
+    words = (("password",), ("reset", "password"), ("chang",), ("recover",))
     assert {kind(guard, *stems) for guard in guards for stems in words} == set(KINDS)
 
 

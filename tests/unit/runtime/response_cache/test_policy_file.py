@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.hit_class import SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.question import Bypass
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache
@@ -168,7 +168,7 @@ async def test_evidence_lasts_as_long_as_what_it_was_collected_for(
     folder = Folder(tmp_path, faq())
     control = folder.cache.control(folder.cache.policy.find_route("faq"))
     for _ in range(1000):
-        control.record(HitClass(KNOWN_WORDS, 0.99, 0.5), is_wrong=False)
+        control.record(HitClass(SAME_WORDS, 0.99, 0.5), is_wrong=False)
     assert control.threshold is not None
     await folder.write(faq(more))
     control = folder.cache.control(folder.cache.policy.find_route("faq"))

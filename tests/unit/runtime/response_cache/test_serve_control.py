@@ -5,7 +5,7 @@ import random
 import pytest
 
 from evenkeel_runtime.response_cache.anytime import upper_bound
-from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.serve_control import Counted, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
@@ -63,7 +63,9 @@ def test_wrong_verdicts_of_little_lead_tighten_what_is_served() -> None:
 
 def test_alpha_is_divided_among_all_classes() -> None:
     control = ServeControl(POLICY)
-    assert len(control.classes) == len(KINDS) * 4
+    # The same words need no cosine and no lead.
+    assert [item.key for item in control.evidence[SAME_WORDS]] == [(SAME_WORDS, 0.6, 0.0)]
+    assert len(control.classes) == (len(KINDS) - 1) * 4 + 1
     assert sum(item.alpha for item in control.classes) == pytest.approx(0.8 * POLICY.alpha)
     feed(control, hit(), [False] * 10)
     first = control.evidence[KNOWN_WORDS][0]
@@ -134,24 +136,25 @@ def test_served_hits_stay_within_the_limit_in_100_of_100_runs(
 ) -> None:
     """Half-way through, traffic turns: near misses of a trusted class are answered wrongly."""
     policy = RoutePolicy(similarities=(0.6,), leads=(0.1,))
-    label = {(KNOWN_WORDS, 0.6, 0.1): Counted(800, 1)} if begins_labelled else {}
+    label = {(SAME_WORDS, 0.6, 0.1): Counted(800, 1)} if begins_labelled else {}
     within, num_serving = 0, 0
+    near = hit(kind=SAME_WORDS)
     for seed in range(100):
         order = random.Random(seed)
         control = ServeControl(policy, label)
         num_served = num_wrong = 0
         for number in range(3000):
             is_wrong = order.random() < (fooled_rate if number >= 1500 else 0.002)
-            if not control.may_serve(hit()):
-                if order.random() < control.verdict_ratio(KNOWN_WORDS):
-                    control.record(hit(), is_wrong)
+            if not control.may_serve(near):
+                if order.random() < control.verdict_ratio(SAME_WORDS):
+                    control.record(near, is_wrong)
                 continue
             ratio = control.wrong_hits.replay_ratio
             control.wrong_hits.record_served()
             num_served += 1
             num_wrong += is_wrong
             if order.random() < ratio:
-                control.record(hit(), is_wrong, replayed_at=ratio)
+                control.record(near, is_wrong, replayed_at=ratio)
         within += num_wrong <= policy.wrong_hit_limit * num_served
         num_serving += num_served > 0
     assert (within, num_serving >= 60) == (100, True)
