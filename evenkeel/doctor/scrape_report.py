@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evenkeel.conventions import PROVIDER
 from evenkeel.doctor.prometheus_page import PrometheusPage, read_prometheus_page
-from evenkeel.engines.engine_map import EngineMap, MetricSource, known_engines
+from evenkeel.engines.engine_map import EngineMap, MetricSource, by_provider, known_engines
 from evenkeel.engines.measures import PAGE_PARTS, PagePart
 from evenkeel.engines.reported import CLIENT_FIELDS, NOT_REPORTED, fills_by_spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
@@ -27,6 +28,7 @@ from evenkeel.secret_text import hide_password
 MAX_PAGE_BYTES = 20 << 20
 MAX_S = 10.0
 FILLED, BY_TRACES = "filled", "with traces"
+_PROVIDER_LABEL = PROVIDER.replace(".", "_")
 # Ours has hooks besides its metrics: docs/start/vllm.md.
 _STEP_RECORDS = "with evenkeel's runtime"
 
@@ -64,13 +66,30 @@ class EngineReport:
 
 
 def report_page(page: PrometheusPage) -> list[EngineReport]:
-    """Return a report per engine that the page has metrics of; [] if it has none we know."""
-    return [
-        _report(engine, page)
-        for engine in known_engines().values()
-        if engine.metrics
-        and any(name.startswith(tuple(engine.metrics.prefixes)) for name in page.metrics)
-    ]
+    """Return a report per engine that the page has metrics of; [] if it has none we know.
+
+    As on the Engine page, names that engines share count only without an engine's own names.
+    """
+    own, shared = [], []
+    for engine in known_engines().values():
+        metrics = engine.metrics
+        if metrics and any(name.startswith(tuple(metrics.prefixes)) for name in page.metrics):
+            (shared if metrics.is_shared else own).append(engine)
+    return [_report(each, page) for each in own or [_as_named(each, page) for each in shared]]
+
+
+def _as_named(shared: EngineMap, page: PrometheusPage) -> EngineMap:
+    """Return the engine that the page says it is of, with the metrics that engines share."""
+    engines = by_provider(known_engines().values())
+    named = {
+        engines.get(value.lower(), shared.name)
+        for found in page.metrics.values()
+        for value in found.labels.get(_PROVIDER_LABEL, ())
+    }
+    if len(named) != 1:
+        return shared
+    known = known_engines()[named.pop()]
+    return known.model_copy(update={"metrics": shared.metrics, "facts": shared.facts})
 
 
 def _report(engine: EngineMap, page: PrometheusPage) -> EngineReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -144,6 +144,8 @@ class Metrics(_Table):
 
     Attributes:
         prefixes: Begins of the names that only this engine uses.
+        is_shared: Whether engines of any kind have these names. Then they count only for a source
+            without an engine of its own names, and the sender says which engine it is.
         path: Path of the page.
         model_label: The label with the model's name; "" if there is none.
         version_hints: What the presence of a metric says about the version; the first wins.
@@ -151,6 +153,7 @@ class Metrics(_Table):
     """
 
     prefixes: list[str] = Field(min_length=1)
+    is_shared: bool = False
     path: str = "/metrics"
     model_label: str = ""
     version_hints: list[VersionHint] = Field(default_factory=list)
@@ -211,6 +214,11 @@ def known_engines() -> Mapping[str, EngineMap]:
     """Return the engines that evenkeel knows, by name."""
     found = [read_engine(path) for path in sorted(FOLDER.glob("*.toml"))]
     return {each.name: each for each in found}
+
+
+def by_provider(engines: Iterable[EngineMap]) -> Mapping[str, str]:
+    """Return the engines' names by what names them in `gen_ai.provider.name`, lower case."""
+    return {value: each.name for each in engines for value in (each.name, *each.providers)}
 
 
 def title_of(engine: str) -> str:

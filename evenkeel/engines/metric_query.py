@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.engines.engine_map import MetricSource, known_engines, sources_of
+from evenkeel.engines.engine_map import MetricSource, by_provider, known_engines, sources_of
 from evenkeel.engines.measures import MEASURES, MeasureKind
 
 # Rules may name a measure by vLLM's metric for it.
@@ -50,6 +50,23 @@ def metric_parameters(mapped: Sequence[MappedMetric]) -> dict[str, list[Any]]:
         "are_sums": [int(m.source.take == "sum") for m in mapped],
         "are_deltas": [int(m.source.is_delta) for m in mapped],
         "are_counters": [int(MEASURES[m.measure].kind == MeasureKind.COUNTER) for m in mapped],
+    }
+
+
+def sender_parameters() -> dict[str, list[str]]:
+    """Return by what a query knows whose metrics have names that engines share.
+
+    A source with one of `own_names` has an engine of its own, and its `shared` names do not count.
+    """
+    engines = known_engines().values()
+    own = [e.metrics for e in engines if e.metrics and not e.metrics.is_shared]
+    sources = [each for metrics in own for found in metrics.names.values() for each in found]
+    providers = by_provider(engines)
+    return {
+        "shared": [e.name for e in engines if e.metrics and e.metrics.is_shared],
+        "own_names": sorted({name for each in sources for name in (each.metric, each.base)}),
+        "providers": list(providers),
+        "provider_engines": list(providers.values()),
     }
 
 

@@ -13,14 +13,24 @@ _RUNNING = [
     for engine in known_engines().values()
     for source in engine.sources("num_running")[:1]
 ]
+# Names that engines share.
+_SHARED = [
+    sources[0].metric
+    for engine in known_engines().values()
+    if engine.metrics and engine.metrics.is_shared
+    for sources in engine.metrics.names.values()
+]
+_TARGET_NAMES = "|".join([*_RUNNING, *(f"{metric}_count" for metric in _SHARED)])
 # Not `instance`, as for the collectors.
 TARGETS = Variable(
     "target",
-    f'label_values({{__name__=~"{"|".join(_RUNNING)}"}}, instance)',
+    f'label_values({{__name__=~"{_TARGET_NAMES}"}}, instance)',
     "Engines that Prometheus scrapes",
 )
 _FLEET = Fleet(TARGETS)
 _SHARE = "0.95"
+# Shared names do not count for a target with an engine's own.
+_WITHOUT_OWN = f'unless on (job, instance) {{__name__=~"{"|".join(_RUNNING)}"}}'
 
 
 def _sources(measure: str) -> Iterator[tuple[str, MetricSource]]:
@@ -62,10 +72,14 @@ def _rates(measure: str) -> tuple[Prom, ...]:
 
 
 def _tails(measure: str) -> tuple[Prom, ...]:
-    return tuple(
-        Prom(_scaled(_FLEET.quantile(_SHARE, source.metric, *_matchers(source)), source), title)
-        for title, source in _sources(measure)
-    )
+    return tuple(Prom(_scaled(_tail(source), source), title) for title, source in _sources(measure))
+
+
+def _tail(source: MetricSource) -> str:
+    if source.metric not in _SHARED:
+        return _FLEET.quantile(_SHARE, source.metric, *_matchers(source))
+    buckets = f"rate({source.metric}_bucket{{{_FLEET.selector}}}[$__rate_interval])"
+    return f"histogram_quantile({_SHARE}, sum by (le) ({buckets} {_WITHOUT_OWN}))"
 
 
 _LOAD = BoardRow(
@@ -96,6 +110,7 @@ _LATENCY = BoardRow(
         Panel("Time to first token", "From the engine's own histogram.", _tails("ttft_s"), "s"),
         Panel("Gap between tokens", "From the engine's own histogram.", _tails("itl_s"), "s"),
         Panel("Time in the queue", "From the engine's own histogram.", _tails("queue_s"), "s"),
+        Panel("Time per output token", "From the engine's own histogram.", _tails("tpot_s"), "s"),
         Panel("Total time", "From the engine's own histogram.", _tails("e2e_s"), "s"),
     ),
 )
@@ -103,7 +118,8 @@ _LATENCY = BoardRow(
 ENGINES = Board(
     "evenkeel-engines",
     "evenkeel: engines of any kind",
-    "For teams that serve with SGLang, TGI, TensorRT-LLM, Triton, llama.cpp or a bare vLLM.",
+    "For teams that serve with SGLang, TGI, TensorRT-LLM, Triton, llama.cpp, a bare vLLM, or"
+    " with OpenTelemetry's GenAI metrics.",
     "engine",
     (TARGETS,),
     (_LOAD, _LATENCY),

@@ -11,7 +11,13 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
-from evenkeel.engines.engine_map import SPAN_FIELDS, EngineMap, SpanRule, known_engines
+from evenkeel.engines.engine_map import (
+    SPAN_FIELDS,
+    EngineMap,
+    SpanRule,
+    by_provider,
+    known_engines,
+)
 from evenkeel_collector.store.migrations import Render, run_statement
 from evenkeel_collector.store.sql import quote
 
@@ -51,9 +57,7 @@ def view_words(engines: Mapping[str, EngineMap]) -> dict[str, str]:
         ((each.name, each.spans) for each in engines.values() if each.spans),
         key=lambda pair: (-bool(pair[1].scope), -pair[1].num_conditions, pair[0]),
     )
-    providers = {
-        value: each.name for each in engines.values() for value in (each.name, *each.providers)
-    }
+    providers = by_provider(engines.values())
     return {
         "attributes": _list(dict.fromkeys([*OF_CLIENTS, *(r.attributes[0] for _, r in rules)])),
         "servers": ",\n        ".join(f"{_condition(r)}, {quote(name)}" for name, r in rules),

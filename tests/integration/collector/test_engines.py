@@ -10,7 +10,7 @@ import pytest
 
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.measures import MEASURES, MeasureKind
-from evenkeel.engines.metric_query import mapped_metrics, metric_parameters
+from evenkeel.engines.metric_query import mapped_metrics, metric_parameters, sender_parameters
 from evenkeel.store import Store
 from evenkeel_dashboard.pages.engine.metrics import HISTOGRAMS, histogram_rows, state_rows
 from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, wait_for
@@ -200,7 +200,7 @@ def test_a_model_selects_its_engines(store: Store, model: str, engines: set[str]
 
 
 def test_histograms_become_percentiles_in_seconds(store: Store) -> None:
-    parameters = metric_parameters(mapped_metrics(HISTOGRAMS))
+    parameters = metric_parameters(mapped_metrics(HISTOGRAMS)) | sender_parameters()
     rows = store.rows(query("engine_histograms"), {**RANGE, **parameters, "model": ""})
     found = {(r.engine, r.name): r for r in histogram_rows(rows, list(PAGES))}
     title = known_engines()["triton"].title

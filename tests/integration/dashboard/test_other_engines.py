@@ -23,7 +23,7 @@ SELECT (SELECT uniqExact(time, service) FROM engine_state WHERE time < toDateTim
     (SELECT count() FROM requests WHERE time < toDateTime({end_s:UInt32}))
 """
 # Long before the platform's own requests, which other tests count.
-DAYS = {"sglang": 20, "tgi": 19, "both": 18}
+DAYS = {"sglang": 20, "tgi": 19, "both": 18, "opentelemetry": 17}
 
 
 def at_ns(which: str) -> int:
@@ -104,6 +104,28 @@ def test_two_engines_are_added_up_until_one_is_chosen(engines: Platform, browser
     expect(page.get_by_text("from the metrics of vLLM; no step records")).to_be_visible()
     page.goto(page_of(engines, "engine", "both", engine="tgi"))
     expect(page.get_by_text("Text Generation Inference reported nothing")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_the_engine_page_of_a_server_with_opentelemetrys_metrics(
+    engines: Platform, browser: Browser
+) -> None:
+    page = opened(browser, page_of(engines, "engine", "opentelemetry"))
+    expect(
+        page.get_by_text("from the metrics of OpenTelemetry GenAI; no step records")
+    ).to_be_visible()
+    expect(page.locator(".ek-verdict")).to_contain_text("neither a queue nor its KV cache")
+    histograms = page.locator(".st-key-card-histograms")
+    # 100 successful and 20 failed requests, and half of them again.
+    expect(histograms.locator("tbody tr", has_text="total")).to_contain_text("60")
+    expect(histograms.locator("tbody tr", has_text="time per output")).to_contain_text("50")
+    expect(histograms.locator("tbody tr", has_text="queue")).to_contain_text("not reported")
+    expect(page.get_by_text("Not reported by OpenTelemetry GenAI: ").first).to_be_visible()
+    page.goto(page_of(engines, "engine", "opentelemetry", engine="opentelemetry"))
+    expect(histograms.locator("tbody tr", has_text="total")).to_contain_text("60")
+    page.goto(page_of(engines, "engine", "opentelemetry", engine="vllm"))
+    expect(page.get_by_text("vLLM reported nothing")).to_be_visible()
     assert_no_exception(page)
     page.close()
 

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from evenkeel.engines.metric_query import mapped_metrics, metric_parameters
+from evenkeel.engines.metric_query import mapped_metrics, metric_parameters, sender_parameters
 from evenkeel.errors import StoreError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import SELECTOR_COLUMNS
@@ -67,7 +67,9 @@ QUERIES: dict[str, dict[str, object]] = {
     "engine_state_series": {
         "model": "", "step_s": 60, **metric_parameters(mapped_metrics(["num_running"])),
     },
-    "engine_histograms": {"model": "", **metric_parameters(mapped_metrics(["ttft_s"]))},
+    "engine_histograms": {
+        "model": "", **metric_parameters(mapped_metrics(["ttft_s"])), **sender_parameters(),
+    },
     "latency_sources": NO_FILTER,
     "compare_engines": {},
     "engine_steps_series": {"model": "", "step_s": 60},

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from evenkeel.engines.engine_map import known_engines
-from evenkeel.engines.metric_query import REFERENCE, mapped_metrics, metric_parameters
+from evenkeel.engines.metric_query import (
+    REFERENCE,
+    mapped_metrics,
+    metric_parameters,
+    sender_parameters,
+)
 from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
@@ -110,8 +114,7 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
     waiting = _rows_if_known(held_up)
     engines, others = [], []
     # The engine with step records has metrics too, but its steps say more.
-    read = [n for n in known_engines() if engine in ("", n) and not (rows and n == REFERENCE)]
-    state, histograms = _read_metrics(parameters, read)
+    state, histograms = _read_metrics(parameters, engine, hidden=REFERENCE if rows else "")
     if rows:
         others = engines_of([*state, *histograms])
     else:
@@ -143,20 +146,39 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
 
 
 def _read_metrics(
-    parameters: Mapping[str, Any], engines: Collection[str]
+    parameters: Mapping[str, Any], chosen: str, hidden: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of these engines' series and of their histograms."""
+    """Return the rows of the engines' series and of their histograms.
 
-    def rows_later(query: Path, measures: Iterable[str]) -> reading.Rows:
-        mapped = [m for m in mapped_metrics(measures) if m.engine in engines]
+    Args:
+        parameters: Of the range and the model.
+        chosen: Only this engine; "" is every one.
+        hidden: Not this engine.
+    """
+    senders = sender_parameters()
+
+    def is_shown(engine: str) -> bool:
+        return engine != hidden and chosen in ("", engine)
+
+    def rows_later(
+        query: Path, measures: Iterable[str], more: Mapping[str, list[str]]
+    ) -> reading.Rows:
+        # Whose metrics have shared names is known when they are read.
+        mapped = [
+            m
+            for m in mapped_metrics(measures)
+            if is_shown(m.engine) or m.engine in senders["shared"]
+        ]
         if not mapped:
             return list
-        arrays = {key: tuple(values) for key, values in metric_parameters(mapped).items()}
-        return reading.rows_later(query, {**parameters, **arrays})
+        arrays = {**metric_parameters(mapped), **more}
+        return reading.rows_later(
+            query, {**parameters, **{key: tuple(values) for key, values in arrays.items()}}
+        )
 
-    series = rows_later(_HERE / "engine_state_series.sql", SERIES_MEASURES)
-    histograms = rows_later(_HERE / "engine_histograms.sql", HISTOGRAMS)
-    return series(), histograms()
+    series = rows_later(_HERE / "engine_state_series.sql", SERIES_MEASURES, {})
+    histograms = rows_later(_HERE / "engine_histograms.sql", HISTOGRAMS, senders)
+    return series(), [row for row in histograms() if is_shown(row["engine"])]
 
 
 def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:

@@ -157,12 +157,15 @@ def histogram_rows(rows: Sequence[Row], engines: Sequence[str]) -> list[Histogra
     """
     found: list[HistogramRow] = []
     for engine in engines:
-        known = known_engines()[engine]
+        known = known_engines().get(engine)
         for measure, name in HISTOGRAMS.items():
-            sources = known.sources(measure)
+            sources = known.sources(measure) if known else ()
             mine = [r for r in rows if (r["engine"], r["measure"]) == (engine, measure)]
             # Instances with other buckets cannot be added up: the one that counted most stands.
             best = max(mine, key=lambda r: sum(r["counts"]), default=None)
+            if best is not None:
+                # Read by its own file, or by the one of names that engines share.
+                sources = known_engines()[best["mapped_as"]].sources(measure)
             if not sources:
                 values: tuple[str, ...] = (wording.NOT_REPORTED,) * len(SHARES)
                 num, note = wording.NOT_REPORTED, ""
@@ -172,7 +175,7 @@ def histogram_rows(rows: Sequence[Row], engines: Sequence[str]) -> list[Histogra
             else:
                 values = tuple(quantile_words(best["bounds"], best["counts"], s) for s in SHARES)
                 num, note = wording.count(sum(best["counts"])), sources[0].note
-            found.append(HistogramRow(known.title, name, values, num, note))
+            found.append(HistogramRow(title_of(engine), name, values, num, note))
     return found
 
 

@@ -96,6 +96,14 @@ def test_a_query_about_what_there_is_not_is_found(before: str, after: str, tmp_p
     assert without_data([query, changed], tmp_path) == ["changed"]
 
 
+def test_names_that_engines_share_do_not_count_beside_an_engines_own(tmp_path: Path) -> None:
+    shared = [q for q in prometheus_queries() if "gen_ai_server_time_to_first" in q.text]
+    query = next(q for q in shared if q.kind != "variable")
+    beside = replace(query, text=query.text.replace('=~"$target"', '="server:1"'), name="beside")
+    assert beside.text != query.text
+    assert without_data([query, beside], tmp_path) == ["beside"]
+
+
 def test_prometheus_accepts_the_configuration_of_compose() -> None:
     for kind, file in (("config", "prometheus.yml"), ("rules", "slo.rules.yml")):
         result = subprocess.run(

@@ -91,12 +91,42 @@ def test_a_quantile_lies_within_its_bucket(share: float, expected: str) -> None:
     assert quantile_words([0.1, 0.9, 1.0], [25, 50, 0, 25], share) == expected
 
 
+def histogram(engine: str, measure: str, num: int, mapped_as: str = "") -> dict[str, object]:
+    return {
+        "engine": engine,
+        "mapped_as": mapped_as or engine,
+        "measure": measure,
+        "bounds": [1.0, 2.0],
+        "counts": [num, 0, 0],
+    }
+
+
 def test_histograms_say_what_an_engine_does_not_report() -> None:
-    read = [{"engine": "tgi", "measure": "e2e_s", "bounds": [1.0, 2.0], "counts": [10, 0, 0]}]
+    read = [histogram("tgi", "e2e_s", 10)]
     rows = {r.name: r for r in histogram_rows(read, ["tgi"])}
     assert rows["total"].values[0] == "500 ms" and rows["total"].num_observations == "10"
     assert rows["time to first token"].values == ("not reported",) * 3
     assert rows["queue"].values == ("no data",) * 3
+
+
+def test_histograms_under_names_that_engines_share() -> None:
+    read = [
+        histogram("sglang", "e2e_s", 10, "opentelemetry"),
+        histogram("sglang", "tpot_s", 10, "opentelemetry"),
+        histogram("my-engine", "e2e_s", 20, "opentelemetry"),
+    ]
+    found = {(r.engine, r.name): r for r in histogram_rows(read, ["my-engine", "sglang"])}
+    total = found["my-engine", "total"]
+    assert (total.values[0], total.num_observations) == ("500 ms", "20")
+    assert found["SGLang", "time per output token"].note.startswith("ends with the request")
+    assert found["SGLang", "time to first token"].values == ("no data",) * 3
+    assert found["my-engine", "queue"].values == ("not reported",) * 3
+
+
+def test_an_engine_seen_under_both_kinds_of_names_is_not_added_up() -> None:
+    read = [histogram("sglang", "e2e_s", 10), histogram("sglang", "e2e_s", 9, "opentelemetry")]
+    total = next(r for r in histogram_rows(read, ["sglang"]) if r.name == "total")
+    assert (total.num_observations, total.note) == ("10", "")
 
 
 def test_several_engines_are_a_list_in_words() -> None:

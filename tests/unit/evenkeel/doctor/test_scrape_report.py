@@ -23,6 +23,7 @@ from evenkeel.doctor.scrape_report import (
 from evenkeel.errors import CannotMeasureError
 from tests.fixtures.engine_pages import PAGES
 
+SHARED = PAGES["opentelemetry"].read_text()
 UNKNOWN = "my_engine_running 1\n"
 ENCODED = {
     "gzip": gzip.compress(b"x 1\n" * (MAX_PAGE_BYTES // 2)),
@@ -102,7 +103,37 @@ def test_a_page_is_recognised(name: str) -> None:
     assert report.engine == name
     assert {part.state for part in report.parts} >= {"filled", "not reported"} or name == "vllm"
     states = {(part.page, part.part): part.state for part in report.parts}
-    assert states["Engine", "requests running"] == "filled"
+    # OpenTelemetry's conventions have no gauges.
+    part = "total time histogram" if name == "opentelemetry" else "requests running"
+    assert states["Engine", part] == "filled"
+
+
+@pytest.mark.parametrize(
+    ("page", "engines"),
+    [
+        pytest.param(SHARED, ["opentelemetry"], id="a provider that nobody knows"),
+        pytest.param(SHARED.replace("my-cloud", "SGLang"), ["sglang"], id="an engine we know"),
+        pytest.param(SHARED.replace("my-cloud", "az.ai.openai"), ["azure-openai"], id="provider"),
+        pytest.param(
+            SHARED + SHARED.replace("my-cloud", "sglang"), ["opentelemetry"], id="two of them"
+        ),
+        pytest.param(
+            PAGES["vllm"].read_text() + SHARED.replace("my-cloud", "vllm"), ["vllm"], id="ours"
+        ),
+        pytest.param(PAGES["tgi"].read_text() + SHARED, ["tgi"], id="an engine's own names"),
+        pytest.param(SHARED.replace("gen_ai_server", "gen_ai_client"), [], id="a client"),
+    ],
+)
+def test_names_that_engines_share_count_without_others(page: str, engines: list[str]) -> None:
+    assert [report.engine for report in report_page(read_prometheus_page(page))] == engines
+
+
+def test_an_engine_that_is_named_has_only_what_the_shared_names_fill() -> None:
+    (report,) = report_page(read_prometheus_page(SHARED.replace("my-cloud", "sglang")))
+    states = {(part.page, part.part): part.state for part in report.parts}
+    assert states["Engine", "TPOT histogram"] == "filled", "which SGLang's own names do not have"
+    assert states["Engine", "KV cache"] == "not reported"
+    assert (report.title, report.models) == ("SGLang", ["support"])
 
 
 @pytest.mark.parametrize(
@@ -118,6 +149,10 @@ def test_a_page_is_recognised(name: str) -> None:
         ("tgi", "prefill", "not reported"),
         ("llama.cpp", "KV cache", "not reported"),
         ("vllm", "batch and step time", "with evenkeel's runtime"),
+        ("opentelemetry", "TTFT histogram", "filled"),
+        ("opentelemetry", "ITL histogram", "not reported"),
+        ("opentelemetry", "requests waiting", "not reported"),
+        ("opentelemetry", "output tokens", "with traces"),
     ],
 )
 def test_each_part_says_what_fills_it(name: str, part: str, state: str) -> None:

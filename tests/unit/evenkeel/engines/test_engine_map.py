@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
 from evenkeel.doctor.prometheus_page import read_prometheus_page
 from evenkeel.engines.engine_map import known_engines, read_engine, sources_of, title_of
 from evenkeel.engines.measures import MEASURES, PAGE_PARTS
@@ -31,7 +32,7 @@ num_running = "mine_running"
 def test_the_engines_that_people_use_are_known() -> None:
     assert set(known_engines()) == {
         "anthropic", "azure-openai", "bedrock", "deepspeed-mii", "llama.cpp", "ollama", "openai",
-        "sglang", "tensorrt-llm", "tgi", "triton", "vllm",
+        "opentelemetry", "sglang", "tensorrt-llm", "tgi", "triton", "vllm",
     }  # fmt: skip
     assert (title_of("sglang"), title_of("my-engine")) == ("SGLang", "my-engine")
 
@@ -40,7 +41,8 @@ def test_the_engines_that_people_use_are_known() -> None:
 def test_a_file_is_named_after_its_engine_and_has_fixtures(name: str) -> None:
     engine = known_engines()[name]
     assert engine.facts.source and engine.facts.version
-    assert name in SPANS
+    # Spans by OpenTelemetry's conventions are those of clients.
+    assert (name in SPANS) == (name != "opentelemetry")
     # Bedrock's metrics are a stream of CloudWatch, not a page.
     assert (name in PAGES) == (engine.metrics is not None and name != "bedrock")
 
@@ -86,6 +88,17 @@ def test_no_two_engines_claim_the_same_clients_or_metrics() -> None:
     prefixes = [prefix for each in engines if each.metrics for prefix in each.metrics.prefixes]
     for prefix in prefixes:
         assert [other for other in prefixes if other.startswith(prefix)] == [prefix]
+
+
+def test_names_that_engines_share_are_opentelemetrys_server_metrics_in_both_forms() -> None:
+    shared = [e for e in known_engines().values() if e.metrics and e.metrics.is_shared]
+    assert [each.name for each in shared] == ["opentelemetry"]
+    names = {s.metric for m in MEASURES for s in shared[0].sources(m)}
+    assert names == {
+        form
+        for name in SERVER_METRIC_BOUNDS_S
+        for form in (name, f"{name.replace('.', '_')}_seconds")
+    }
 
 
 def test_each_measure_is_reported_by_an_engine_and_fills_something() -> None:

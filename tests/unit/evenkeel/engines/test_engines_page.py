@@ -5,8 +5,22 @@ from evenkeel.engines.measures import PAGE_PARTS, PagePart
 from evenkeel.engines.reported import CLIENT_FIELDS, fills_by_spans
 from tests.checkout import ROOT
 
-WITH_FACTS = ("vllm", "sglang", "tgi", "tensorrt-llm", "triton", "llama.cpp", "bedrock")
-TITLES = {"tgi": "TGI", "triton": "Triton", "bedrock": "Bedrock"}
+WITH_FACTS = (
+    "vllm",
+    "sglang",
+    "tgi",
+    "tensorrt-llm",
+    "triton",
+    "llama.cpp",
+    "bedrock",
+    "opentelemetry",
+)
+TITLES = {
+    "tgi": "TGI",
+    "triton": "Triton",
+    "bedrock": "Bedrock",
+    "opentelemetry": "OpenTelemetry",
+}
 
 
 def filled_by(engine: EngineMap, part: PagePart) -> str:

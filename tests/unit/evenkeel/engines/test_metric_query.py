@@ -2,7 +2,13 @@
 
 import pytest
 
-from evenkeel.engines.metric_query import equivalents, mapped_metrics, metric_parameters
+from evenkeel.engines.measures import MEASURES
+from evenkeel.engines.metric_query import (
+    equivalents,
+    mapped_metrics,
+    metric_parameters,
+    sender_parameters,
+)
 
 
 def test_parameters_are_arrays_of_one_length() -> None:
@@ -18,6 +24,22 @@ def test_parameters_are_arrays_of_one_length() -> None:
     assert (found["engines"][tgi], found["are_sums"][tgi], found["are_counters"][tgi]) == (
         "tgi", 1, 1,
     )  # fmt: skip
+
+
+def test_a_source_has_an_engine_of_its_own_by_any_name_that_is_not_shared() -> None:
+    senders = sender_parameters()
+    assert senders["shared"] == ["opentelemetry"]
+    every = {m.source.metric: m.engine for m in mapped_metrics(MEASURES)}
+    own = {metric for metric, engine in every.items() if engine != "opentelemetry"}
+    assert own <= set(senders["own_names"])
+    assert not any(name.startswith("gen_ai") for name in senders["own_names"])
+    by = dict(zip(senders["providers"], senders["provider_engines"], strict=True))
+    assert (by["aws.bedrock"], by["sglang"]) == ("bedrock", "sglang")
+
+
+def test_what_clients_measure_is_not_read_as_a_servers() -> None:
+    names = metric_parameters(mapped_metrics(MEASURES))["names"]
+    assert not any("client" in name for name in names)
 
 
 @pytest.mark.parametrize(
