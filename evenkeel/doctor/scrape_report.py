@@ -70,7 +70,8 @@ def report_page(page: PrometheusPage) -> list[EngineReport]:
 
     As on the Engine page, names that engines share count only without an engine's own names.
     """
-    own, shared = [], []
+    own: list[EngineMap] = []
+    shared: list[EngineMap] = []
     for engine in known_engines().values():
         metrics = engine.metrics
         if metrics and any(name.startswith(tuple(metrics.prefixes)) for name in page.metrics):
