@@ -57,14 +57,17 @@ def sender_parameters() -> dict[str, list[str]]:
     """Return by what a query knows whose metrics have names that engines share.
 
     A source with one of `own_names` has an engine of its own, and its `shared` names do not count.
+    Those are each engine's names for what shared ones measure too, and for a gauge that is always
+    on its page; all names would take longer to look up.
     """
     engines = known_engines().values()
-    own = [e.metrics for e in engines if e.metrics and not e.metrics.is_shared]
-    sources = [each for metrics in own for found in metrics.names.values() for each in found]
+    shared = {e.name: e.metrics for e in engines if e.metrics and e.metrics.is_shared}
+    measures = {"num_running", *(name for metrics in shared.values() for name in metrics.names)}
+    own = [m.source for m in mapped_metrics(measures) if m.engine not in shared]
     providers = by_provider(engines)
     return {
-        "shared": [e.name for e in engines if e.metrics and e.metrics.is_shared],
-        "own_names": sorted({name for each in sources for name in (each.metric, each.base)}),
+        "shared": list(shared),
+        "own_names": sorted({each.metric for each in own}),
         "providers": list(providers),
         "provider_engines": list(providers.values()),
     }

@@ -2,35 +2,35 @@
 -- measure, the bounds in our unit and the observations per bucket. After a restart, those since it. Names that
 -- engines share count for a source without an engine of its own names, and are of the engine that it says it is,
 -- by the rule of requests (requests_of_others.sql). `mapped_as` is the file that the name is in.
-SELECT engine, mapped_as, measure, bounds, sumForEach(growth) AS counts
+WITH
+    -- Labels of a Prometheus page have no dots.
+    (label -> arrayFirst(value -> value != '', [attributes[label],
+        attributes[replaceAll(label, '.', '_')], resource[label]])) AS said,
+    lower(said('evenkeel.engine.name')) AS told,
+    lower(if(said('gen_ai.provider.name') != '', said('gen_ai.provider.name'), said('gen_ai.system'))) AS provider,
+    has({shared:Array(String)}, mapped_as) AS is_shared
+SELECT
+    multiIf(NOT is_shared, mapped_as,
+        match(told, '^[a-z0-9][a-z0-9.-]{0,39}$'), told,
+        transform(provider, {providers:Array(String)}, {provider_engines:Array(String)}, mapped_as)) AS engine,
+    mapped_as, measure, bounds, sumForEach(growth) AS counts
 FROM
 (
-    SELECT engine, mapped_as, measure, bounds,
+    SELECT mapped_as, measure, bounds, service, instance, attributes,
+        any(resource_attributes) AS resource,
         argMin(bucket_counts, time) AS first_counts,
         argMax(bucket_counts, time) AS last_counts,
-        multiIf(temporality = 'delta', sumForEach(bucket_counts),
+        multiIf(temporality = 'delta', sumForEachIf(bucket_counts, temporality = 'delta'),
             arrayExists((a, b) -> a < b, last_counts, first_counts), last_counts,
             arrayMap((a, b) -> toUInt64(a - b), last_counts, first_counts)) AS growth
     FROM
     (
-        WITH
-            -- Labels of a Prometheus page have no dots.
-            (label -> arrayFirst(value -> value != '', [attributes[label],
-                attributes[replaceAll(label, '.', '_')], resource_attributes[label]])) AS said,
-            lower(said('evenkeel.engine.name')) AS told,
-            lower(if(said('gen_ai.provider.name') != '', said('gen_ai.provider.name'), said('gen_ai.system')))
-                AS provider
-        SELECT time, service, instance, attributes, temporality, bucket_counts,
+        SELECT time, service, instance, attributes, resource_attributes, temporality, bucket_counts,
             replaceRegexpOne(toString(engine_state.name), '_total$', '') AS base,
             transform(base, {labelled:Array(String)}, {label_names:Array(String)}, '') AS by_label,
             if(by_label = '', base, concat(base, '{', by_label, '=', attributes[by_label], '}')) AS key,
             transform(key, {keys:Array(String)}, {places:Array(UInt16)}, 0) AS place,
             {engines:Array(String)}[place] AS mapped_as,
-            has({shared:Array(String)}, mapped_as) AS is_shared,
-            multiIf(NOT is_shared, mapped_as,
-                match(told, '^[a-z0-9][a-z0-9.-]{0,39}$'), told,
-                transform(provider, {providers:Array(String)}, {provider_engines:Array(String)}, mapped_as))
-                AS engine,
             {measures:Array(String)}[place] AS measure,
             arrayMap(bound -> bound * {scales:Array(Float64)}[place], engine_state.bounds) AS bounds
         FROM engine_state
@@ -43,13 +43,14 @@ FROM
                 OR attributes['gen_ai_request_model'] = {model:String}
                 OR (model = '' AND service = {model:String}))
     )
-    WHERE place > 0 AND NOT (is_shared AND (service, instance) IN (
-        SELECT service, instance
-        FROM engine_state
-        WHERE name IN {own_names:Array(String)}
-            AND time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
-            AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')))
-    GROUP BY engine, mapped_as, measure, bounds, service, instance, attributes, base, temporality
+    WHERE place > 0
+    GROUP BY mapped_as, measure, bounds, service, instance, attributes, base, temporality
 )
+WHERE NOT (is_shared AND (service, instance) IN (
+    SELECT service, instance
+    FROM engine_state
+    WHERE name IN {own_names:Array(String)}
+        AND time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+        AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')))
 GROUP BY engine, mapped_as, measure, bounds
 ORDER BY engine, measure

@@ -9,6 +9,7 @@ from evenkeel.engines.metric_query import (
     metric_parameters,
     sender_parameters,
 )
+from tests.fixtures.engine_pages import PAGES
 
 
 def test_parameters_are_arrays_of_one_length() -> None:
@@ -26,13 +27,12 @@ def test_parameters_are_arrays_of_one_length() -> None:
     )  # fmt: skip
 
 
-def test_a_source_has_an_engine_of_its_own_by_any_name_that_is_not_shared() -> None:
+def test_every_engine_with_a_page_of_its_own_is_seen_by_a_name() -> None:
     senders = sender_parameters()
     assert senders["shared"] == ["opentelemetry"]
     every = {m.source.metric: m.engine for m in mapped_metrics(MEASURES)}
-    own = {metric for metric, engine in every.items() if engine != "opentelemetry"}
-    assert own <= set(senders["own_names"])
-    assert not any(name.startswith("gen_ai") for name in senders["own_names"])
+    seen = {every[name] for name in senders["own_names"]}
+    assert seen == PAGES.keys() - {"opentelemetry"}
     by = dict(zip(senders["providers"], senders["provider_engines"], strict=True))
     assert (by["aws.bedrock"], by["sglang"]) == ("bedrock", "sglang")
 
