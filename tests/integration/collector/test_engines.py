@@ -27,7 +27,9 @@ from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
-NOW_NS = time.time_ns()
+# Both readings are in one interval of the queries.
+STEP_S = 600
+NOW_NS = (time.time_ns() // (STEP_S * SECOND) * STEP_S - STEP_S // 2) * SECOND
 RANGE = {"from_ms": NOW_NS // 10**6 - 600_000, "to_ms": NOW_NS // 10**6 + 60_000}
 # Half of what was counted a minute ago came since.
 GROWTH = 0.5
@@ -141,7 +143,7 @@ def test_spans_of_others_are_no_engines(store: Store, collector: CollectorProces
 def series(store: Store, model: str = "") -> list[dict[str, Any]]:
     parameters = metric_parameters(mapped_metrics(_SERIES))
     return store.rows(
-        query("engine_state_series"), {**RANGE, **parameters, "model": model, "step_s": 600}
+        query("engine_state_series"), {**RANGE, **parameters, "model": model, "step_s": STEP_S}
     )
 
 
@@ -161,7 +163,7 @@ def test_the_engine_page_is_filled_by_what_an_engine_reports(store: Store, engin
     assert metrics is not None
     expected = {m for m in metrics.names if MEASURES[m].kind is not MeasureKind.HISTOGRAM}
     assert set(values_of(store, engine)) == expected
-    rows = state_rows([row for row in series(store) if row["engine"] == engine], 600)
+    rows = state_rows([row for row in series(store) if row["engine"] == engine], STEP_S)
     for column in ("kv_live_ratio", "num_preempted"):
         is_there = any(row[column] is not None for row in rows)
         assert is_there == (column in metrics.names), f"{column} is absent, not 0"
