@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.slo.model import Indicator, Metric, Treatment
+from evenkeel.slo.model import SELECTOR_COLUMNS, Indicator, Metric, Treatment
 
 DURATION_COLUMNS = {
     Metric.TTFT: "ttft_s",
@@ -46,6 +46,10 @@ ROW_SQL = {
     "end_ns": (
         "toUnixTimestamp64Nano(time)"
         " + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9)"
+    ),
+    # The column that a lambda's argument `name` names, as text: '' if the request has none.
+    "column_by_name": "multiIf({}, '')".format(
+        ", ".join(f"name = '{c}', ifNull(toString({c}), '')" for c in SELECTOR_COLUMNS)
     ),
 }
 

@@ -1,13 +1,13 @@
 -- The newest change that the runtime made by itself within [from_ns, to_ns): attributes of spans
 -- named evenkeel.<what>.change.
 SELECT
-    arrayFirst(key -> match(key, '^evenkeel\\..+\\.change$'), mapKeys(SpanAttributes)) AS attribute,
+    arrayFirst(key -> key LIKE 'evenkeel._%.change', mapKeys(SpanAttributes)) AS attribute,
     SpanAttributes[attribute] AS change,
     toUnixTimestamp64Nano(Timestamp) AS time_ns
 FROM spans
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
     AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
-    AND arrayExists(key -> match(key, '^evenkeel\\..+\\.change$'), mapKeys(SpanAttributes))
+    AND arrayExists(key -> key LIKE 'evenkeel._%.change', mapKeys(SpanAttributes))
 ORDER BY Timestamp DESC
 LIMIT 1
 -- Without an index: an alert does not wait for it longer.

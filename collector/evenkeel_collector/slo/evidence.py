@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +22,8 @@ from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
+# Wide enough that all time is in the bucket 0.
+_ONE_BUCKET_NS = 2**63 - 1
 # The phases that make up each metric, in request order.
 _PHASES = {
     Metric.TTFT: ("queue", "prefill"),
@@ -118,8 +121,18 @@ def _facts(
 
 def _versions(slo: Slo, from_ns: int, to_ns: int, store: SloStore) -> Sequence[Mapping[str, Any]]:
     part = next(p for p in slo_parts(slo) if p.indicator.metric is Metric.FEEDBACK)
-    sent = feedback_parameters(part, Span(from_ns, to_ns))
-    return store.read(_HERE / "slo_feedback_versions.sql", sent)
+    sent = feedback_parameters(replace(part, width_ns=_ONE_BUCKET_NS), Span(from_ns, to_ns))
+    sent["columns"] = ["prompt_name", "prompt_version"]
+    return [
+        {
+            "prompt_name": row["selected"][0],
+            "prompt_version": row["selected"][1],
+            "num_total": int(row["total_sum"]),
+            "num_bad": int(row["bad_sum"]),
+            "first_ns": row["first_ns"],
+        }
+        for row in store.read(_HERE / "slo_feedback_counts.sql", sent)
+    ]
 
 
 def worst_versions(rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -1,6 +1,6 @@
 -- People's scores of answers and the bad ones, below one half, in buckets of width_ns. The request that
--- a score is about arrived at most two days before it. `selected` are the values of the columns in which
--- indicators counted together differ.
+-- a score is about arrived at most two days before it. `selected` are the values of some columns: those in
+-- which indicators counted together differ, or those whose values are compared.
 SELECT
     intDiv(toUnixTimestamp64Nano(time), {width_ns:Int64}) AS bucket,
     arrayMap(name -> multiIf(
@@ -9,7 +9,8 @@ SELECT
         name = 'prompt_version', of_version, of_engine
     ), {columns:Array(String)}) AS selected,
     toFloat64(count()) AS total_sum,
-    toFloat64(countIf(score < 0.5)) AS bad_sum
+    toFloat64(countIf(score < 0.5)) AS bad_sum,
+    toUnixTimestamp64Nano(min(time)) AS first_ns
 FROM
 (
     SELECT

@@ -4,8 +4,7 @@ SELECT request_id, trace_id, toUnixTimestamp64Milli(time) AS time_ms, status, in
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
-    AND toUnixTimestamp64Nano(time) + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9)
-        BETWEEN {from_ns:Int64} AND {to_ns:Int64} - 1
+    AND $end_ns BETWEEN {from_ns:Int64} AND {to_ns:Int64} - 1
     AND ({model:String} = '' OR model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
@@ -13,14 +12,7 @@ WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 
     AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
     AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
     AND ({engine:String} = '' OR engine = {engine:String})
-    AND arrayAll(name -> multiIf(
-        name = 'tenant', ifNull(toString(tenant), ''),
-        name = 'slo_class', ifNull(toString(slo_class), ''),
-        name = 'route', ifNull(toString(route), ''),
-        name = 'prompt_name', ifNull(toString(prompt_name), ''),
-        name = 'prompt_version', ifNull(toString(prompt_version), ''),
-        name = 'engine', ifNull(toString(engine), ''),
-        toString(model)) = '', {lacking:Array(String)})
+    AND arrayAll(name -> $column_by_name = '', {lacking:Array(String)})
     AND ifNull(multiIf(
         {measure:String} = 'input_tokens', isNotNull(input_tokens),
         {measure:String} = 'output_tokens', isNotNull(output_tokens),

@@ -32,15 +32,7 @@ SELECT
 FROM
 (
     SELECT
-        arrayMap(name -> multiIf(
-            name = 'model', toString(model),
-            name = 'tenant', ifNull(toString(tenant), ''),
-            name = 'slo_class', ifNull(toString(slo_class), ''),
-            name = 'route', ifNull(toString(route), ''),
-            name = 'prompt_name', ifNull(toString(prompt_name), ''),
-            name = 'prompt_version', ifNull(toString(prompt_version), ''),
-            ifNull(toString(engine), '')
-        ), {columns:Array(String)}) AS cohort,
+        arrayMap(name -> $column_by_name, {columns:Array(String)}) AS cohort,
         $end_ns AS end_ns,
         $weight AS weight,
         toUInt32(round(weight)) AS whole_weight,

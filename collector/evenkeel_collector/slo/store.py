@@ -166,12 +166,7 @@ class SloStore:
         """
         levels = PAST_LEVELS if parameters["is_past"] else LEVELS
         quantiles = f"quantilesExactWeighted({', '.join(str(level) for level in levels)})"
-        sql = fill(read_query(_SPIKES), quantiles=quantiles)
-        try:
-            result = self._client.query(sql, parameters=dict(parameters))
-        except (ClickHouseError, OSError) as error:
-            raise _refusal(_SPIKES.name, error) from error
-        return list(result.named_results())
+        return self._run(_SPIKES.name, fill(read_query(_SPIKES), quantiles=quantiles), parameters)
 
     def _query(
         self,
@@ -179,12 +174,21 @@ class SloStore:
         parameters: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
+        return self._run(query.name, fill(read_query(query)), parameters, settings)
+
+    def _run(
+        self,
+        name: str,
+        sql: str,
+        parameters: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
         try:
             result = self._client.query(
-                read_query(query), parameters=dict(parameters), settings=dict(settings or {})
+                sql, parameters=dict(parameters), settings=dict(settings or {})
             )
         except (ClickHouseError, OSError) as error:
-            raise _refusal(query.name, error) from error
+            raise _refusal(name, error) from error
         return list(result.named_results())
 
     def write_status(self, rows: Sequence[Mapping[str, Any]]) -> None:
