@@ -75,13 +75,14 @@ class SpikePasts:
         return bool(self._loading or self._waiting)
 
     def newest(self, now_ns: int, min_requests: int, most: int) -> list[dict[str, Any]]:
-        """Return the newest windows of the busiest cohorts.
+        """Return the newest windows of the busiest cohorts of each tenant, busiest first.
 
         Raises:
             StoreError: If the store is unavailable or rejects the query.
         """
         from_ns = now_ns - 4 * self._width_ns
-        return self._read(from_ns, now_ns, False, (), min_requests, 20 * most)
+        rows = self._read(from_ns, now_ns, False, (), min_requests, 20 * most)
+        return sorted(rows, key=lambda row: row["num_requests"], reverse=True)
 
     def follow(self, cohorts: Collection[Cohort], now_ns: int) -> None:
         """Keep these cohorts, and read the windows that are complete since the last call.

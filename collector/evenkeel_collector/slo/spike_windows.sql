@@ -28,7 +28,10 @@ SELECT
     sumIf(weight, failed_tool) / sumIf(weight, isNotNull(failed_tool)) AS failed_tool_share,
     pow(sumIf(weight, isNotNull(refused)), 2) / sumIf(weight * weight, isNotNull(refused))
         AS refused_share_num,
-    sumIf(weight, refused) / sumIf(weight, isNotNull(refused)) AS refused_share
+    sumIf(weight, refused) / sumIf(weight, isNotNull(refused)) AS refused_share,
+    row_number() OVER (
+        PARTITION BY arrayFilter((value, name) -> name = 'tenant', cohort, {columns:Array(String)})
+        ORDER BY num_requests DESC) AS place_in_tenant
 FROM
 (
     SELECT
@@ -60,5 +63,6 @@ FROM
 WHERE end_ns >= {from_ns:Int64} AND end_ns < {to_ns:Int64}
 GROUP BY cohort, place
 HAVING {is_past:UInt8} OR num_requests >= {min_requests:UInt32}
-ORDER BY num_requests DESC
+-- Each tenant's busiest come before the rest of any tenant, so that none displaces the others.
+ORDER BY place_in_tenant, num_requests DESC
 LIMIT {most:UInt32}

@@ -21,6 +21,7 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.query.tenant_rows import TENANT_OF
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.spike_evidence import SpikeAlert, gather
+from evenkeel_collector.slo.spike_past import SpikePasts
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
 from tests.integration.collector.slo.test_rules import engine_rows
@@ -293,6 +294,25 @@ def test_windows_are_the_quantiles_and_shares_of_their_requests(client: Any) -> 
     past = SloStore(client).spike_windows({**common, **span, "is_past": 1, "known": ["acme"]})
     assert [(row["cohort"], len(row["input_tokens_levels"])) for row in past] == [(["acme"], 2)] * 4
     assert [row["cut_share"] for row in past] == [0.0] * 4
+
+
+def test_a_tenant_with_many_cohorts_displaces_no_other_tenant(client: Any) -> None:
+    insert(
+        client,
+        *(
+            {"end_ns": NOW - i * S, "tenant": "many", "model": f"m{model}"}
+            for model in range(40)
+            for i in range(1, 31)
+        ),
+        *({"end_ns": NOW - i * S, "tenant": "acme"} for i in range(1, 21)),
+    )
+    test = Spike("input_tokens", Fraction(60), ("model", "tenant"))
+    rows = SpikePasts(SloStore(client), test, {}, NOW).newest(NOW, min_requests=10, most=2)
+    assert len(rows) == 40
+    acme = [row["place"] for row in rows if row["cohort"] == ["support", "acme"]]
+    assert sorted(acme) == [1, 2, 4]
+    counts = [row["num_requests"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
 
 
 STALLED = "evenkeel_runtime_stalled_requests"
