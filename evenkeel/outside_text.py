@@ -50,13 +50,19 @@ class _SafeStream:
 @contextmanager
 def safe_output() -> Iterator[None]:
     """Within it, what is printed to a terminal cannot control it; files get it unchanged."""
-    before = sys.stdout
-    if before is not None and before.isatty():
-        sys.stdout = cast(TextIO, _SafeStream(before))
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_safe, before)
     try:
         yield
     finally:
-        sys.stdout = before
+        sys.stdout, sys.stderr = before
+
+
+def _safe(stream: TextIO) -> TextIO:
+    # A process without a terminal may have no stream at all.
+    if stream is None or not stream.isatty():
+        return stream
+    return cast(TextIO, _SafeStream(stream))
 
 
 def drawn_on(stream: IO[str]) -> IO[str]:

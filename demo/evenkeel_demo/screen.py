@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import IO, Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -48,7 +48,7 @@ class Frame:
 class Screen:
     """Displays frames; use it as a context manager around the live part."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
         self._drawn: Frame | None = None

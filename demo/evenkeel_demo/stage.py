@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.outside_text import drawn_on
 from evenkeel.private_files import FOLDER_MODE, make_private_folder
 from evenkeel.processes import Part, Platform, refuse_taken_ports
 from evenkeel.secret_text import hide_password
@@ -78,7 +79,7 @@ def perform(options: Options) -> int:
         CannotMeasureError: If a part ended, or nothing was stored.
     """
     place = _locate(options)
-    screen = Screen(sys.stderr)
+    screen = Screen(drawn_on(sys.stderr))
     receiver = _open_receiver(options.receiver_url)
     try:
         with _signals_as_interrupt(), Platform(place.data_dir / LOGS) as platform:

@@ -301,6 +301,25 @@ def test_queries_are_sql_files() -> None:
     assert offenders == []
 
 
+def test_log_lines_are_formatted_in_one_place() -> None:
+    offenders = [
+        f"{module.name}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if module.name != "evenkeel.log_lines"
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (
+            node.func.attr in ("StreamHandler", "Formatter")
+            or (
+                node.func.attr == "basicConfig"
+                and "handlers" not in {keyword.arg for keyword in node.keywords}
+            )
+        )
+    ]
+    assert offenders == []
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_modules_are_small_and_named_after_what_they_hold(part: str) -> None:
     for path in (ROOT / PARTS[part]).rglob("*.py"):

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 import uvloop
 
+from evenkeel.log_lines import stderr_handler
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_collector.redaction.settings import RedactionSettings
@@ -31,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     logging.basicConfig(
         level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        handlers=[stderr_handler("%(asctime)s %(levelname)s %(name)s %(message)s")],
     )
     # Its start and stop messages duplicate ours.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

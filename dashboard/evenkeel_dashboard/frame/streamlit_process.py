@@ -10,6 +10,8 @@ import logging
 import signal
 import sys
 
+from evenkeel.outside_text import safe_output
+
 
 def main() -> None:
     """Run `streamlit` with this process's arguments."""
@@ -20,7 +22,8 @@ def main() -> None:
     caching.addFilter(lambda record: "No runtime found" not in record.getMessage())
     from streamlit.web.cli import main as streamlit
 
-    streamlit()
+    with safe_output():
+        streamlit()
 
 
 if __name__ == "__main__":

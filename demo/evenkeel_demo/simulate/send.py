@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evenkeel.errors import CannotMeasureError
 from evenkeel.otlp_sender import Send, deliver, open_sender
 from evenkeel.otlp_target import read_target
+from evenkeel.outside_text import drawn_on
 from evenkeel.secret_text import hide_password
 from evenkeel_demo.simulate.otlp import encode
 from evenkeel_demo.simulate.requests import FleetPlan, SimulatedRequest, generate
@@ -112,7 +114,7 @@ def _progress(is_shown: bool) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Console(file=drawn_on(sys.stderr)),
         disable=not is_shown,
         transient=True,
     )

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from evenkeel.log_lines import stderr_handler
 from evenkeel.otlp_sender import Send, open_sender
 from evenkeel_runtime.exporter.engines import EngineTelemetry
 from evenkeel_runtime.exporter.explainer import Explainer
@@ -281,7 +282,9 @@ def main() -> int:
     # of the input stops this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(level=logging.WARNING, format="evenkeel exporter: %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, handlers=[stderr_handler("evenkeel exporter: %(message)s")]
+    )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     os.nice(_NICENESS)
     frames = FrameReader(sys.stdin.fileno())

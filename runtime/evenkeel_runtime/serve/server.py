@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from pydantic import ValidationError
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.log_lines import stderr_handler
 from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
+from evenkeel.outside_text import drawn_on
 from evenkeel.private_files import make_private_folder
 from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
 from evenkeel.settings import (
@@ -68,6 +70,8 @@ def run_serve(args: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: If a flag, the model, the port or the folder is wrong.
     """
+    # The progress of a download is drawn there.
+    sys.stderr = cast(TextIO, drawn_on(sys.stderr))
     _log_to_stderr()
     if args.vllm_help is not None:
         from evenkeel_runtime.adapter.vllm import parse_flags
@@ -95,15 +99,13 @@ def run_serve(args: argparse.Namespace) -> int:
 
 def _log_to_stderr() -> None:
     """Log our own lines at INFO and above; vLLM sets up its own logging."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("evenkeel: %(message)s"))
     own = logging.getLogger("evenkeel_runtime")
-    own.addHandler(handler)
+    own.addHandler(stderr_handler("evenkeel: %(message)s"))
     own.setLevel(logging.INFO)
     own.propagate = False
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     # Other libraries without a handler log errors only.
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    logging.basicConfig(level=logging.ERROR, handlers=[stderr_handler(logging.BASIC_FORMAT)])
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:

@@ -29,18 +29,19 @@ def test_a_line_for_the_terminal_is_one_line_of_printable_text(text: str) -> Non
     assert for_terminal(safe) == safe
 
 
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_a_name_cannot_control_the_terminal_but_a_file_gets_it_unchanged(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for stream, expected in (
         (Terminal(), "acme\ufffd]0;title\ufffd\ufffd[2A\ufffd\ufffdgood\n"),
         (io.StringIO(), f"{HOSTILE}\n"),
     ):
-        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, name, stream)
         with safe_output():
-            print(HOSTILE)
+            print(HOSTILE, file=getattr(sys, name))
         assert stream.getvalue() == expected
-        assert sys.stdout is stream
+        assert getattr(sys, name) is stream
 
 
 def test_colours_of_a_table_and_a_progress_bar_get_through(
