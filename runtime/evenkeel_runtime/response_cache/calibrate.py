@@ -19,7 +19,12 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.evidence_file import Collected, LabelledPair, Labels
+from evenkeel_runtime.response_cache.evidence_file import (
+    MOST_LABELS,
+    Collected,
+    LabelledPair,
+    Labels,
+)
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Question, Sampling, read_question
@@ -54,7 +59,7 @@ def read_dataset(folder: Path) -> dict[str, str]:
     with a single message.
 
     Raises:
-        ConfigurationError: If there are none, or a line is no such object.
+        ConfigurationError: If there are none or too many, or a line is no such object.
     """
     answers: dict[str, str] = {}
     for item in _read_lines(folder / f"{folder.resolve().name}.jsonl"):
@@ -68,6 +73,10 @@ def read_dataset(folder: Path) -> dict[str, str]:
     if not answers:
         raise ConfigurationError(
             f"{folder}: found no texts with answers; expected a dataset folder"
+        )
+    if len(answers) > MOST_LABELS:
+        raise ConfigurationError(
+            f"{folder}: has {len(answers)} texts; a server reads labels of {MOST_LABELS} at most"
         )
     return answers
 

@@ -1,9 +1,9 @@
 """Keep the evidence on near hits over restarts, and load labelled evidence.
 
 Two owner-only files in the data folder: EVIDENCE_FILE, written by the runtime, and LABELS_FILE,
-written by `evenkeel cache calibrate`; the cache's file may name another file of labels. Evidence
-that was collected with another embedding model, other classes, other ladders or for another model
-is discarded, and the reason is logged.
+written by `evenkeel cache calibrate`. Evidence that was collected with another embedding model,
+other classes, other ladders or for another model is discarded, and the reason is logged. Labels in
+another file, named by the cache's file, must apply (setup.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EVIDENCE_FILE = "cache-evidence.json"
 LABELS_FILE = "cache-labels.json"
 _MOST_BYTES = 64 * 1024 * 1024
 # They are counted on the server's event loop when a route is first asked.
-_MOST_LABELS = 100_000
+MOST_LABELS = 100_000
 
 
 class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +47,10 @@ class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embedder: str
     classes: int = CLASSES_VERSION
     model: str | None = None
+
+    def is_current(self, embedder: str) -> bool:
+        """Return whether it was collected with this embedding model and today's classes."""
+        return (self.embedder, self.classes) == (embedder, CLASSES_VERSION)
 
 
 class LabelledPair(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +110,7 @@ class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _T = TypeVar("_T", Labels, _Saved)
+NOT_CURRENT = "collected with another embedding model or other classes"
 
 
 class EvidenceFile:
@@ -176,18 +181,15 @@ class EvidenceFile:
     def _read(self, path: Path, kind: type[_T]) -> _T | None:
         name = path.name
         try:
-            if path.stat().st_size > _MOST_BYTES:
-                raise ValueError(f"larger than {_MOST_BYTES} bytes")
-            found = msgspec.json.decode(path.read_bytes(), type=kind)
-            _check(found)
+            found = _decode(path, kind)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             self._discard(name, str(error))
             return None
         here, there = self._collected, found.collected
-        if there.embedder != here.embedder or there.classes != here.classes:
-            self._discard(name, "collected with another embedding model or other classes")
+        if not there.is_current(here.embedder):
+            self._discard(name, NOT_CURRENT)
             return None
         if there.model not in (here.model, None):
             self._discard(name, f"collected for the model {there.model}, not {here.model}")
@@ -197,6 +199,24 @@ class EvidenceFile:
     def _discard(self, name: str, reason: str) -> None:
         self.discarded[name] = reason
         logger.warning("evidence of the response cache discarded: %s: %s", name, reason)
+
+
+def read_labels(path: Path) -> Labels:
+    """Return the labels of a file.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it holds no labels, or some that cannot be.
+    """
+    return _decode(path, Labels)
+
+
+def _decode(path: Path, kind: type[_T]) -> _T:
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"larger than {_MOST_BYTES} bytes")
+    found = msgspec.json.decode(path.read_bytes(), type=kind)
+    _check(found)
+    return found
 
 
 def _hash(path: Path) -> str:
@@ -220,8 +240,8 @@ def write_private(path: Path, data: bytes) -> None:
 def _check(found: Labels | _Saved) -> None:
     """Raise ValueError for counts that cannot be."""
     if isinstance(found, Labels):
-        if len(found.pairs) > _MOST_LABELS:
-            raise ValueError(f"more than {_MOST_LABELS} pairs")
+        if len(found.pairs) > MOST_LABELS:
+            raise ValueError(f"more than {MOST_LABELS} pairs")
         for pair in found.pairs:
             if pair.kind not in KINDS:
                 raise ValueError(f"a pair has the unknown kind {pair.kind!r:.80}")
