@@ -135,7 +135,8 @@ class WindowBurn:
     """How fast one pair of windows burns; a rate is None if the window has no valid event.
 
     `is_unknown`: there are too few events to tell. One window is empty, and the other does not rule
-    out that the pair burns.
+    out that the pair burns. `bad_long` is how many events of the long window were bad; of a budget
+    in money, what was spent in it.
     """
 
     window: AlertWindow
@@ -143,6 +144,7 @@ class WindowBurn:
     burn_short: float | None
     is_burning: bool
     is_unknown: bool = False
+    bad_long: float = 0.0
 
     @property
     def excess(self) -> float:
@@ -244,6 +246,7 @@ class SeriesEvaluator:
                     burn_rate(short, self._target),
                     is_over and self._is_certain(window, long, limit),
                     not (short.total > 0 or (long.total > 0 and not is_long_over)),
+                    long.bad,
                 )
             )
         counts = series.sum(num_period or self._num_period, end)

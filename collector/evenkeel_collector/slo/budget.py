@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from evenkeel.durations import format_duration
 from evenkeel.prompts.freeze import Freeze
@@ -11,6 +12,7 @@ from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
 from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.slo.money import budget_text, current_period, money
 
 ALERT_NAME = "SloBudgetSpent"
 _SECOND_NS = 10**9
@@ -25,8 +27,11 @@ def budget_keys(slo: Slo) -> set[tuple[str, str]]:
     }
 
 
-def budget_conditions(slo: Slo, verdict: SloStatus) -> Iterator[Condition]:
-    """Yield the condition of each notifying step: whether that much of the budget is spent."""
+def budget_conditions(slo: Slo, verdict: SloStatus, currency: str = "") -> Iterator[Condition]:
+    """Yield the condition of each notifying step: whether that much of the budget is spent.
+
+    `currency` is that of the bill.
+    """
     for step in slo.budget_policy:
         if step.severity is None:
             continue
@@ -45,16 +50,22 @@ def budget_conditions(slo: Slo, verdict: SloStatus) -> Iterator[Condition]:
                 "budget_spent": spent,
             },
             figures={"sli": verdict.sli, "budget_left_ratio": verdict.budget_left_ratio},
-            describe=lambda step=step, spent=spent: _describe(slo, step, spent),  # type: ignore[misc]
+            describe=partial(_describe, slo, step, verdict, currency),
         )
 
 
-def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
-    period = format_duration(slo.scaled_period_s)
+def _describe(slo: Slo, step: BudgetStep, verdict: SloStatus, currency: str) -> Mapping[str, str]:
+    period, spent = format_duration(slo.scaled_period_s), _percent(step)
     then = "; prompt promotion is frozen until it drops" if step.freezes_promotions else ""
+    summary = f"{spent} of the error budget is spent"
+    description = f"Of the budget of the last {period}, {spent} or more is spent{then}."
+    if slo.indicator.budget is not None:
+        amount = f"{money(verdict.counts.bad, currency)} is spent {current_period(slo)}"
+        summary = f"{amount}, {spent} or more of {budget_text(slo, currency)}"
+        description = f"{summary}{then}."
     return {
-        "summary": f"{slo.title}: {spent} of the error budget is spent",
-        "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
+        "summary": f"{slo.title}: {summary}",
+        "description": description,
         "silence": silence_command(slo.name),
     }
 

@@ -73,6 +73,7 @@ class Evaluator:
         self._rules = RuleEvaluator(store, record_failure, dashboard_url)
         self.use_file(file)
         self._latest_ns = 0
+        self._currency = ""
 
     def use_file(self, file: SloFile) -> None:
         """Switch to another file; unchanged SLOs keep their counts."""
@@ -119,13 +120,14 @@ class Evaluator:
         now_ns = self._latest_ns = max(now_ns, self._latest_ns)
         self._expand(now_ns)
         self._tracks.follow(self._file.slos, self._corrections.all(), now_ns)
+        self._currency = self._read_currency()
         verdicts: dict[str, SloStatus] = {}
         conditions: list[Condition] = []
         for track in self._tracks.refresh(now_ns):
             try:
                 verdict = _finite(track.verdict(now_ns))
                 found = self._conditions(track.slo, verdict, now_ns)
-                found += budget_conditions(track.slo, verdict)
+                found += budget_conditions(track.slo, verdict, self._currency)
                 found.append(no_data_condition(track, now_ns))
             except Exception as error:
                 self._tracks.fail(track.slo.name, error, now_ns)
@@ -152,6 +154,15 @@ class Evaluator:
             self._write_status(verdicts, now_ns)
         self.store_transitions()
         return verdicts
+
+    def _read_currency(self) -> str:
+        if all(slo.indicator.budget is None for slo in self._file.slos):
+            return ""
+        try:
+            return self._store.currency()
+        except StoreError:
+            # The reads of costs say what is wrong.
+            return self._currency
 
     def _active_labels(self) -> Mapping[str, Mapping[str, str]]:
         return {
@@ -212,7 +223,9 @@ class Evaluator:
                         "objective": slo.indicator.metric.value,
                     },
                     figures=_figures(verdict, shown),
-                    describe=partial(describe, slo, verdict, shown, now_ns, self._dashboard_url),
+                    describe=partial(
+                        describe, slo, verdict, shown, now_ns, self._dashboard_url, self._currency
+                    ),
                     gather=partial(
                         gather,
                         slo,

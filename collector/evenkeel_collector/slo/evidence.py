@@ -18,6 +18,7 @@ from evenkeel.slo.spikes import deviation
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
 from evenkeel_collector.slo.background import read_background, what_changed
+from evenkeel_collector.slo.money import budget_text, current_period, money
 from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
 
@@ -40,16 +41,22 @@ def describe(
     burn: WindowBurn,
     now_ns: int,
     dashboard_url: str | None,
+    currency: str = "",
 ) -> dict[str, str]:
-    """Describe a firing alert without querying the store: one text per fact."""
+    """Describe a firing alert without querying the store: one text per fact.
+
+    `currency` is that of the bill.
+    """
     long, short = (format_duration(float(s)) for s in (burn.window.long_s, burn.window.short_s))
+    rates = (
+        f"Burn rate {_rate(burn.burn_long)} over {long} and {_rate(burn.burn_short)} over "
+        f"{short}, both above {float(burn.window.factor):.3g}."
+    )
     annotations = {
         "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
         "description": (
             f"{_share_missed(burn, slo)} of {_events_of(slo)} in the last {long} missed the "
-            f"objective of {float(slo.target) * 100:.6g} % good. Burn rate "
-            f"{_rate(burn.burn_long)} over {long} and {_rate(burn.burn_short)} over {short}, "
-            f"both above {float(burn.window.factor):.3g}."
+            f"objective of {float(slo.target) * 100:.6g} % good. {rates}"
         ),
         "sli": _ratio(verdict.sli),
         "budget_left": budget_left(verdict.budget_left_ratio),
@@ -58,6 +65,16 @@ def describe(
         "burn_rate_short": f"{_rate(burn.burn_short)} over {short}",
         "silence": silence_command(slo.name),
     }
+    if slo.indicator.budget is not None:
+        spent, budget = money(burn.bad_long, currency), budget_text(slo, currency)
+        annotations |= {
+            "summary": f"{slo.title}: {spent} spent in the last {long}, of {budget}",
+            "description": (
+                f"{spent} was spent in the last {long}, "
+                f"{money(verdict.counts.bad, currency)} {current_period(slo)}; the budget is "
+                f"{budget}. {rates}"
+            ),
+        }
     if slo.scale != 1:
         annotations["scale"] = f"all windows are shortened to {slo.scale} of their length"
     from_ns = now_ns - int(burn.window.long_s * 10**9)
@@ -269,7 +286,8 @@ def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
     """Return a link to the page for the window that fired, filtered like the SLO."""
     filters = {name: slo.indicator.select.get(name) for name in ("model", "tenant", "slo_class")}
     query = {"from": rfc3339(from_ns), "to": rfc3339(to_ns), **filters}
-    return f"{dashboard_url.rstrip('/')}/?{urlencode({k: v for k, v in query.items() if v})}"
+    page = "" if slo.indicator.budget is None else "cost"
+    return f"{dashboard_url.rstrip('/')}/{page}?{urlencode({k: v for k, v in query.items() if v})}"
 
 
 def _events_of(slo: Slo) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from evenkeel.errors import StoreError, first_line
+from evenkeel.prices.price_file import DEFAULT_CURRENCY
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.judgement import (
     Buckets,
@@ -157,6 +158,15 @@ class SloStore:
             StoreError: If the store is unavailable or rejects the query.
         """
         return self._query(query, parameters)
+
+    def currency(self) -> str:
+        """Return the currency of the bill.
+
+        Raises:
+            StoreError: If the store is unavailable or rejects the query.
+        """
+        (row,) = self._query(_HERE / "bill_currency.sql", {})
+        return row["currency"] or DEFAULT_CURRENCY
 
     def spike_windows(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the rows of `spike_windows.sql`.
