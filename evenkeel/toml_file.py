@@ -36,16 +36,20 @@ def read_toml_file(
         secrets: Keys whose values must not appear in messages.
 
     Raises:
-        ConfigurationError: If it cannot be read, or a key is unknown, missing or wrong; names the
-            file, the line and the key.
+        ConfigurationError: If it cannot be read or is empty, or a key is unknown, missing or wrong;
+            names the file, the line and the key.
     """
     text = _text(path, flag)
     try:
-        return model.model_validate(_parse(text, path, flag))
+        content = model.model_validate(_parse(text, path, flag))
     except ValidationError as error:
         line = line_of(text, error.errors()[0]["loc"])
         problem = first_problem(error, secrets=secrets)
         raise ConfigurationError(f"{_named(path, flag, line)}: {problem}") from error
+    if not text.strip():
+        # All keys may have defaults, but nobody means an empty file.
+        raise ConfigurationError(f"{_named(path, flag)} is empty")
+    return content
 
 
 def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = frozenset()) -> str:

@@ -28,11 +28,19 @@ def read_tls(certificate: Path | None, key: Path | None, client_ca: Path | None)
         return None
     if certificate is None or key is None:
         raise ConfigurationError("TLS needs both --tls-certificate and --tls-key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"cannot use {certificate} (--tls-certificate) with {key} (--tls-key): "
+            f"{first_line(error)}"
+        ) from error
+    try:
         if client_ca is not None:
             context.load_verify_locations(client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"cannot use the TLS files: {first_line(error)}") from error
+        raise ConfigurationError(
+            f"cannot use {client_ca} (--tls-client-ca): {first_line(error)}"
+        ) from error
     return Tls(certificate, key, client_ca)

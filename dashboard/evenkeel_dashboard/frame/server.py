@@ -13,6 +13,7 @@ from typing import NoReturn
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import write_environment
 from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.toml_file import read_toml
 from evenkeel_dashboard.draw.appearance import theme_options
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
 from evenkeel_dashboard.frame.user_tokens import read_users
@@ -50,13 +51,19 @@ def check_files(settings: DashboardSettings) -> None:
         read_slo_file(settings.slos)
     if settings.sign_in is SignIn.OIDC:
         read_users(settings.users)
-        if settings.oidc_secrets is None or not settings.oidc_secrets.is_file():
-            raise ConfigurationError(
-                "sign-in with OIDC needs --oidc-secrets FILE with an [auth] table, "
-                "as docs/guide/dashboard.md shows"
-            )
+        _check_oidc_secrets(settings.oidc_secrets)
         if importlib.util.find_spec("authlib") is None:
             raise ModuleNotFoundError("no module authlib", name="authlib")
+
+
+def _check_oidc_secrets(path: Path | None) -> None:
+    flag, how = "--oidc-secrets", "as docs/guide/dashboard.md shows"
+    if path is None:
+        raise ConfigurationError(f"sign-in with OIDC needs {flag} FILE.toml, {how}")
+    if "auth" not in read_toml(path, flag):
+        raise ConfigurationError(f"{path} ({flag}) has no [auth] table; write one, {how}")
+    if path.suffix != ".toml":
+        raise ConfigurationError(f"{path} ({flag}): Streamlit only reads files named *.toml")
 
 
 def serve(settings: DashboardSettings) -> NoReturn:

@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
     require_judge(gates, judge)
+    prices = None if args.prices is None else read_price_file(args.prices, "--prices")
     has_preference = any(isinstance(gate, PreferenceGate) for gate in gates)
     files = [read_answers(path) for path in (args.baseline, args.candidate)]
     items = _find_items(dataset, files, args)
@@ -85,8 +86,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"evenkeel: {line}", file=sys.stderr)
     console = make_console(stderr=args.json)
     pairs = _score(items, files, judge, settings, args.dataset, console)
-    if any(isinstance(gate, CostGate) for gate in gates):
-        gates, pairs = _price(gates, pairs, args)
+    if prices is not None and any(isinstance(gate, CostGate) for gate in gates):
+        models = {"A": args.baseline_model, "B": args.candidate_model}
+        gates = with_unit(gates, prices)
+        pairs = Pricing(prices, dt.datetime.now(dt.UTC), models).apply(pairs)
     check_latencies(gates, pairs)
     judge_quality: JudgeQuality | None = None
     if has_preference and judge is not None:
@@ -118,18 +121,6 @@ def run(args: argparse.Namespace) -> int:
         if any(isinstance(gate, LatencyGate) for gate in gates):
             print("latency is as recorded: the comparison is only fair if the two sides took turns")
     return outcome.decision.exit_code
-
-
-def _price(
-    gates: Sequence[Gate], pairs: list[AnsweredPair], args: argparse.Namespace
-) -> tuple[list[Gate], list[AnsweredPair]]:
-    """Return gates and pairs with costs at today's prices; without a file, costs as recorded."""
-    if args.prices is None:
-        return list(gates), pairs
-    file = read_price_file(args.prices, "--prices")
-    models = {"A": args.baseline_model, "B": args.candidate_model}
-    pricing = Pricing(file, dt.datetime.now(dt.UTC), models)
-    return with_unit(gates, file), pricing.apply(pairs)
 
 
 def _find_items(

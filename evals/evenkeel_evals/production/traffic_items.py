@@ -95,6 +95,8 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
         with path.open("rb") as file:
             for number in range(1, MAX_LINES + 1):
                 line = file.readline(MAX_LINE_BYTES + 1)
+                if not line and number == 1:
+                    raise ConfigurationError(f"{path} is empty")
                 if not line:
                     return
                 if len(line) > MAX_LINE_BYTES:

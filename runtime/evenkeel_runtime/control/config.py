@@ -140,13 +140,17 @@ def read_control_file(path: Path) -> ControlConfig:
     """Read a control file (TOML); docs/guide/control.md describes each key.
 
     Raises:
-        ConfigurationError: If it cannot be read, or a key or value is invalid; names the key.
+        ConfigurationError: If it cannot be read or is empty, or a key or value is invalid; names
+            the key.
     """
     try:
-        return parse_control(path.read_bytes().decode("utf-8"), str(path))
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"control file {path} cannot be read: {reason}") from error
+    if not text.strip():
+        raise ConfigurationError(f"control file {path} is empty")
+    return parse_control(text, str(path))
 
 
 def parse_control(text: str, name: str) -> ControlConfig:
@@ -159,3 +163,5 @@ def parse_control(text: str, name: str) -> ControlConfig:
         return msgspec.convert(tomllib.loads(text), ControlConfig)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigurationError(f"control file {name}: {error}") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"control file {name} is nested too deeply") from error

@@ -229,7 +229,8 @@ def test_ids_of_another_dataset_and_rubrics_without_a_judge(
     a = answers(tmp_path / "a.jsonl")
     assert main(judge(dataset, a, a)) == 2
     assert "item 'q0': rubric assertions need a judge model" in capsys.readouterr().err
-    side = write(tmp_path / "side.toml", [])
+    side = tmp_path / "side.toml"
+    side.write_text('name = "side"\n')
     assert (
         main(
             [
