@@ -103,7 +103,9 @@ NOT_READ = {
 
 
 def a_page(path: Path) -> None:
-    path.write_text("# evenkeel\n\nObservability for **LLM serving**: [docs](docs/README.md)\n")
+    path.write_text(
+        "# evenkeel\n\nObservability for **LLM serving**: [docs](https://example.com)\n"
+    )
 
 
 def an_empty_file(path: Path) -> None:

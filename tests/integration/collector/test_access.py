@@ -211,7 +211,10 @@ def test_a_tenant_over_its_rate_is_told_when_to_come_back(guarded: Guarded) -> N
     [
         (["--access", "missing.toml"], "missing.toml (--access) cannot be read"),
         (["--tls-key", "k.pem"], "needs both --tls-certificate and --tls-key"),
-        (["--tls-key", "k.pem", "--tls-certificate", "c.pem"], "cannot use the TLS files"),
+        (
+            ["--tls-key", "k.pem", "--tls-certificate", "c.pem"],
+            "c.pem (--tls-certificate) with k.pem",
+        ),
         (["--scrape", "localhost:8000"], "is not an address"),
     ],
 )
