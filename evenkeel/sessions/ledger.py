@@ -80,7 +80,7 @@ def account(works: Sequence[Work]) -> SessionLedger | None:
     end_ns = max(work.end_ns for work in timed)
     tree = grow(works)
     roots = [node for node in tree if node.parent is None]
-    backwards = list(_walk(_worked(roots), start_ns, end_ns, CLIENT, None, 0))
+    backwards = list(_Walk().through(_Calls(_worked(roots)), start_ns, end_ns, CLIENT))
     path = tuple(reversed(backwards))
     length_ns: Counter[str] = Counter()
     for stretch in path:
@@ -89,65 +89,103 @@ def account(works: Sequence[Work]) -> SessionLedger | None:
     return SessionLedger(start_ns, end_ns, seconds, path, tuple(tree))
 
 
-def _worked(nodes: Sequence[Node], depth: int = 0) -> list[Node]:
+def _worked(nodes: Sequence[Node]) -> list[Node]:
     """Return requests and tools; an agent is replaced by what it called."""
     found = []
-    for node in nodes:
-        if node.work.kind is not Kind.AGENT:
+    left = list(reversed(nodes))
+    while left:
+        node = left.pop()
+        if node.work.kind is Kind.AGENT:
+            left.extend(reversed(node.children))
+        else:
             found.append(node)
-        elif depth < MAX_DEPTH:
-            found += _worked(node.children, depth + 1)
     return found
 
 
-def _walk(
-    nodes: Sequence[Node], start_ns: int, end_ns: int, idle: str, owner: Work | None, depth: int
-) -> Iterator[Stretch]:
-    """Yield the critical path through `nodes` within a window, last stretch first.
+class _Calls:
+    """Calls of one caller, on a walk back in time that passes each moment once.
 
-    Work that begins at a moment waited for what ended last before it. Where nothing did, it is
-    charged to whatever ran then, and to `idle` if nothing did.
+    Attributes:
+        waiting: Those that ended before the moment that the walk has reached, by their ends.
+        running: Those that run then or began later, the one that began last first.
     """
-    waiting = sorted(nodes, key=lambda node: (node.work.end_ns, node.work.start_ns))
-    running: list[tuple[int, int, Node]] = []
-    now_ns = end_ns
-    while now_ns > start_ns:
-        while waiting and waiting[-1].work.end_ns > now_ns:
-            node = waiting.pop()
-            heapq.heappush(running, (-node.work.start_ns, len(waiting), node))
-        while running and running[0][2].work.start_ns >= now_ns:
-            heapq.heappop(running)
-        ended_ns = max(start_ns, waiting[-1].work.end_ns) if waiting else start_ns
-        if waiting and ended_ns == now_ns:
-            node = waiting.pop()
-            from_ns = max(start_ns, node.work.start_ns)
-        elif running:
-            node = running[0][2]
-            from_ns = max(ended_ns, node.work.start_ns)
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.waiting = sorted(nodes, key=lambda node: (node.work.end_ns, node.work.start_ns))
+        self.running: list[tuple[int, int, Node]] = []
+
+    def run_next(self) -> Node:
+        """Return the call that ended last, which runs from now on."""
+        node = self.waiting.pop()
+        heapq.heappush(self.running, (-node.work.start_ns, len(self.waiting), node))
+        return node
+
+    def go_to(self, now_ns: int) -> None:
+        """Go back to a moment."""
+        while self.waiting and self.waiting[-1].work.end_ns > now_ns:
+            self.run_next()
+        while self.running and self.running[0][2].work.start_ns >= now_ns:
+            heapq.heappop(self.running)
+
+
+class _Walk:
+    """A walk back along the critical path; what a caller called is sorted once."""
+
+    def __init__(self) -> None:
+        self._calls_of: dict[int, _Calls | None] = {}
+
+    def through(
+        self,
+        calls: _Calls,
+        start_ns: int,
+        end_ns: int,
+        idle: str,
+        owner: Work | None = None,
+        depth: int = 0,
+    ) -> Iterator[Stretch]:
+        """Yield the path through calls within a window, last stretch first.
+
+        Work that begins at a moment waited for what ended last before it. Where nothing did, it is
+        charged to whatever ran then, and to `idle` if nothing did.
+        """
+        now_ns = end_ns
+        while now_ns > start_ns:
+            calls.go_to(now_ns)
+            ended_ns = start_ns
+            if calls.waiting:
+                ended_ns = max(start_ns, calls.waiting[-1].work.end_ns)
+            if calls.waiting and ended_ns == now_ns:
+                node = calls.run_next()
+                from_ns = max(start_ns, node.work.start_ns)
+            elif calls.running:
+                node = calls.running[0][2]
+                from_ns = max(ended_ns, node.work.start_ns)
+            else:
+                yield Stretch(ended_ns, now_ns, idle, owner)
+                now_ns = ended_ns
+                continue
+            if from_ns < now_ns:
+                yield from self._inside(node, from_ns, now_ns, depth)
+            now_ns = from_ns
+
+    def _inside(self, node: Node, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
+        """Yield the path through one piece of work within a window, last stretch first."""
+        work = node.work
+        is_tool = work.kind is Kind.TOOL
+        own = f"{TOOL_PREFIX}{work.name}" if is_tool else OTHER
+        if id(node) not in self._calls_of:
+            inner = _worked(node.children) if depth < MAX_DEPTH else []
+            self._calls_of[id(node)] = _Calls(inner) if inner else None
+        calls = self._calls_of[id(node)]
+        if calls is not None:
+            yield from self.through(calls, start_ns, end_ns, own, work, depth + 1)
+        elif is_tool:
+            yield Stretch(start_ns, end_ns, own, work)
         else:
-            yield Stretch(ended_ns, now_ns, idle, owner)
-            now_ns = ended_ns
-            continue
-        if from_ns < now_ns:
-            yield from _inside(node, from_ns, now_ns, depth)
-        now_ns = from_ns
-
-
-def _inside(node: Node, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
-    """Yield the path through one piece of work within a window, last stretch first."""
-    work = node.work
-    is_tool = work.kind is Kind.TOOL
-    own = f"{TOOL_PREFIX}{work.name}" if is_tool else OTHER
-    inner = _worked(node.children) if depth < MAX_DEPTH else []
-    if inner:
-        yield from _walk(inner, start_ns, end_ns, own, work, depth + 1)
-    elif is_tool:
-        yield Stretch(start_ns, end_ns, own, work)
-    else:
-        for cause, from_ns, to_ns in reversed(phases(work)):
-            low, high = max(from_ns, start_ns), min(to_ns, end_ns)
-            if low < high:
-                yield Stretch(low, high, cause, work)
+            for cause, from_ns, to_ns in reversed(phases(work)):
+                low, high = max(from_ns, start_ns), min(to_ns, end_ns)
+                if low < high:
+                    yield Stretch(low, high, cause, work)
 
 
 def phases(work: Work) -> list[tuple[str, int, int]]:

@@ -1,6 +1,7 @@
 """The ledger of a session: every moment charged once, to what the session waited for."""
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -273,3 +274,26 @@ def test_a_session_of_100_000_requests_takes_seconds() -> None:
     found = ledger(*works, tool(0, 300_000))
     assert sum(found.seconds.values()) == pytest.approx(300_000)
     assert len(find_evictions(found.tree)) == 100_000
+
+
+def test_a_long_tool_beside_others_is_walked_once() -> None:
+    """Its calls are not sorted again for every piece of it."""
+    number = 10_000
+    works = [tool(0, number, id="long"), tool(number - 1, number + 1)]
+    for n in range(number):
+        works.append(tool(n, n + 0.3, parent_id="long"))
+        works.append(request(n + 0.5, n + 0.9))
+    began_s = time.process_time()
+    found = ledger(*works)
+    assert time.process_time() - began_s < 10
+    assert sum(found.seconds.values()) == pytest.approx(number + 1)
+    assert found.total("model.") == pytest.approx(0.4 * (number - 1))
+
+
+@pytest.mark.parametrize("num_agents", [32, 33, 3_000])
+def test_however_deep_an_agent_is_its_requests_are_the_models(num_agents: int) -> None:
+    agents = [
+        agent(0, 9, id=f"a{n}", parent_id=f"a{n - 1}" if n else "") for n in range(num_agents)
+    ]
+    found = ledger(*agents, request(2, 5, parent_id=f"a{num_agents - 1}"))
+    assert found.seconds == {"model.other": 3.0}
