@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from evenkeel.errors import ConfigurationError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Their nanoseconds are integers of 64 bits, as databases keep them.
+YEARS = range(1678, 2262)
 
 
 def parse_time_ns(text: str) -> int:
@@ -18,14 +20,17 @@ def parse_time_ns(text: str) -> int:
     Fractions of a second are read to six digits.
 
     Raises:
-        ConfigurationError: If it is not an ISO 8601 time.
+        ConfigurationError: If it is not an ISO 8601 time, or of a year outside `YEARS`.
     """
     try:
-        return unix_ns(datetime.fromisoformat(text))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
             f"{text!r} is not a time; expected one such as 2026-11-20T10:00Z"
         ) from None
+    if moment.year not in YEARS:
+        raise ConfigurationError(f"{text!r} is not a time of the years {YEARS[0]} to {YEARS[-1]}")
+    return unix_ns(moment)
 
 
 def unix_ns(moment: datetime) -> int:

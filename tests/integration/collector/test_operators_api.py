@@ -94,6 +94,8 @@ def test_an_action_is_done_and_written_down(
         ("POST", "/api/silence", b'{"by": "ann", "mood": 1}', 400, "mood: Extra inputs"),
         ("POST", "/api/silence", b" " * (1 << 20), 413, "larger than 65536 bytes"),
         ("POST", "/api/revoke", b'{"by": "ann", "id": "x"}', 400, "no correction 'x' is in force"),
+        ("POST", "/api/correct", b'{"by": "ann", "begin": "2026-01-01", "end": "9999-12-31",'
+         b' "comment": "all"}', 400, "not a time of the years 1678 to 2261"),
         ("POST", "/api/nothing", b"{}", 404, "no endpoint at /api/nothing"),
         ("GET", "/api/silence", b"", 405, "does not support GET"),
         ("PUT", "/api/alerts", b"", 405, "does not support PUT"),
