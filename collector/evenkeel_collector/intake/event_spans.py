@@ -11,6 +11,7 @@ returned as awaited, and counted only if its span does not come (awaited_calls.p
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,7 @@ def calls_of(
     found = _Found()
     begun = begun or BegunRequests()
     num_events = 0
+    copies: Counter[bytes] = Counter()
     for of_resource in message.resource_logs:
         group = resource = None
         for of_scope in of_resource.scope_logs:
@@ -101,7 +103,9 @@ def calls_of(
                 call = READERS[name](attributes)
                 if call is None:
                     continue
-                span = _span_of(record, name, attributes, call, num_events)
+                encoded = record.SerializeToString(deterministic=True)
+                copies[encoded] += 1
+                span = _span_of(record, name, attributes, call, encoded, copies[encoded])
                 if call.ends:
                     of = AgentConversation(_tenant_of(of_resource.resource, attributes), call.ends)
                     _begin(span, begun.ended(of, span.end_time_unix_nano))
@@ -199,14 +203,19 @@ def _has_span(record: Any) -> bool:
 
 
 def _span_of(
-    record: Any, name: str, attributes: Mapping[str, str], call: DescribedCall, number: int
+    record: Any,
+    name: str,
+    attributes: Mapping[str, str],
+    call: DescribedCall,
+    encoded: bytes,
+    copy: int,
 ) -> Any:
-    encoded = record.SerializeToString(deterministic=True)
+    """Return the span of an event's call; `copy` counts the same bytes in one request, from 1."""
     end_ns = record.time_unix_nano or record.observed_time_unix_nano
     span = Span(
         trace_id=_trace_id_of(record, attributes, encoded),
-        # The same event sent again gives the same span.
-        span_id=hashlib.sha256(b"%d:%b" % (number, encoded)).digest()[:SPAN_ID_BYTES],
+        # The same event sent again gives the same span, among whatever others it comes.
+        span_id=hashlib.sha256(b"%d:%b" % (copy, encoded)).digest()[:SPAN_ID_BYTES],
         parent_span_id=record.span_id if _has_span(record) else b"",
         name=call.name,
         kind=call.kind,

@@ -282,6 +282,13 @@ def test_an_event_sent_again_gives_the_same_span_and_two_events_give_two() -> No
     assert len({span.span_id for span, _ in spans_of(checked(request).payload)}) == 2
 
 
+def test_an_event_gives_the_same_span_behind_others() -> None:
+    (alone,) = spans_of(checked(event := agent_event("claude_code", "tool_result")).payload)
+    batch = agent_event("claude_code", "api_request")
+    batch.MergeFrom(event)
+    assert alone[0] in [span for span, _ in spans_of(checked(batch).payload)]
+
+
 def inference(**fields: Any) -> Any:
     return logs_request(
         1,
