@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,8 @@ MAX_BYTES = 64 << 20
 MAX_TOGETHER = 2_000
 TRANSPORT = "events"
 _HERE = Path(__file__).parent
-Key = tuple[str, str]
+# Trace, span and tenant: two tenants may use the same ids.
+Key = tuple[str, str, str]
 
 
 class AwaitedCalls:
@@ -55,7 +56,7 @@ class AwaitedCalls:
 
     def add(self, call: AwaitedCall) -> bool:
         """Wait for this call's span from now on; return whether there is room for it."""
-        key = (call.trace_id, call.span_id)
+        key = (call.trace_id, call.span_id, call.tenant)
         if key in self._calls:
             return True
         num_bytes = len(call.span) + (0 if call.resource in self._resources else len(call.resource))
@@ -157,12 +158,21 @@ class CallSettler:
             await asyncio.sleep(self._look_every_s)
 
     async def _settle(self, calls: list[AwaitedCall]) -> None:
-        there = await asyncio.to_thread(self._find, calls)
-        missing = [call for call in calls if (call.trace_id, call.span_id) not in there]
+        tenants_of = await asyncio.to_thread(self._find, calls)
+        missing = [
+            call
+            for call in calls
+            # Another tenant's span says nothing of this one.
+            if not any(
+                call.tenant == tenant or not call.tenant or not tenant
+                for tenant in tenants_of[call.trace_id, call.span_id]
+            )
+        ]
         if missing:
             await self._accept(CheckedBody(spans_of_calls(missing), len(missing)), TRANSPORT)
 
-    def _find(self, calls: Iterable[AwaitedCall]) -> set[Key]:
+    def _find(self, calls: Iterable[AwaitedCall]) -> Mapping[tuple[str, str], set[str]]:
+        """Return by trace and span the tenants of the spans that are there, '' for none."""
         keys = {
             "traces": sorted({call.trace_id for call in calls}),
             "spans": sorted({call.span_id for call in calls}),
@@ -171,7 +181,10 @@ class CallSettler:
             rows = client.query(
                 read_query(_HERE / "spans_of_traces.sql"), parameters=keys
             ).result_rows
-        return {(str(trace), str(span)) for trace, span in rows}
+        tenants_of = defaultdict[tuple[str, str], set[str]](set)
+        for trace_id, span_id, tenant in rows:
+            tenants_of[str(trace_id), str(span_id)].add(str(tenant))
+        return tenants_of
 
     def _recall(self) -> list[AwaitedCall]:
         with contextlib.closing(self._connect()) as client:

@@ -54,12 +54,14 @@ class AwaitedCall:
         span_id: In hex.
         resource: The encoded resource; calls of one request share it, and it may be large.
         span: The encoded span.
+        tenant: '' if it has none.
     """
 
     trace_id: str
     span_id: str
     resource: bytes
     span: bytes
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def calls_of(
                             record.span_id.hex(),
                             resource,
                             span.SerializeToString(),
+                            _tenant_of(of_resource.resource, attributes),
                         )
                     )
                     continue

@@ -1,9 +1,11 @@
--- The last hour's events that describe a request and have the ids of a span that is not there. It ends with
--- the newest event: after a stop of any length, what was awaited before it is found.
+-- The last hour's events that describe a request and have the ids of a span of their tenant that is not there.
+-- It ends with the newest event: after a stop of any length, what was awaited before it is found.
 WITH
     (SELECT max(TimestampTime) FROM logs WHERE TimestampTime <= now() + INTERVAL 1 MINUTE) AS newest,
     events AS (
-        SELECT toUnixTimestamp64Nano(Timestamp) AS time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes
+        SELECT toUnixTimestamp64Nano(Timestamp) AS time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes,
+            if(LogAttributes['evenkeel.tenant'] != '', LogAttributes['evenkeel.tenant'],
+                ResourceAttributes['evenkeel.tenant']) AS tenant
         FROM logs
         WHERE TimestampTime > newest - INTERVAL 1 HOUR
             AND replaceAll(TraceId, '0', '') != '' AND replaceAll(SpanId, '0', '') != ''
@@ -12,8 +14,12 @@ WITH
     )
 SELECT time_ns, TraceId, SpanId, LogAttributes, ResourceAttributes
 FROM events
-WHERE (TraceId, SpanId) NOT IN (
-    SELECT TraceId, SpanId FROM spans WHERE TraceId IN (SELECT TraceId FROM events)
+WHERE (TraceId, SpanId, tenant) NOT IN (
+    SELECT TraceId, SpanId,
+        if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],
+            ResourceAttributes['evenkeel.tenant'])
+    FROM spans
+    WHERE TraceId IN (SELECT TraceId FROM events)
 )
 ORDER BY time_ns
 LIMIT {limit:UInt32}

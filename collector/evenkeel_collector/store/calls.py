@@ -6,7 +6,7 @@ below it, in the same trace, is a view of that call, and so is one whose answer'
 request a server recorded. Two clients' records that have one answer's id and overlap in time are
 of one call too, even in two traces: the one that started last counts. A record that arrives too
 late for its call's decision is a view of what was counted. Records of two tenants are never of one
-call.
+call, even if their ids are the same, and no tenant's spans join another's records.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 # A longer way from a record to the root is cut: such a chain is an error of the sender's.
 MAX_DEPTH = 500
@@ -39,77 +40,87 @@ class HeldRecord:
     start_ns: int | None = None
     end_ns: int | None = None
 
+    @property
+    def key(self) -> CallKey:
+        """What identifies it."""
+        return CallKey(self.trace_id, self.span_id, self.tenant)
+
 
 @dataclass(frozen=True, slots=True)
 class KnownCalls:
-    """What is known of the traces of held records.
+    """What is known of the traces of held records; a tenant is '' if there is none.
 
     Attributes:
-        parents: Trace, span and parent of each span that has one.
+        parents: Trace, span, parent and tenant of each span that has a parent.
         served: Trace, span, request id and tenant of requests that servers recorded.
-        counted: Trace and span of held records that were counted earlier.
+        counted: Trace, span and tenant of held records that were counted earlier.
     """
 
-    parents: Iterable[tuple[str, str, str]] = ()
+    parents: Iterable[tuple[str, str, str, str]] = ()
     served: Iterable[tuple[str, str, str, str]] = ()
-    counted: Iterable[tuple[str, str]] = ()
+    counted: Iterable[tuple[str, str, str]] = ()
+
+
+class CallKey(NamedTuple):
+    """Identifies a record: two tenants may use the same ids."""
+
+    trace_id: str
+    span_id: str
+    tenant: str
+
+
+class _Place(NamedTuple):
+    """A record within its trace."""
+
+    span_id: str
+    tenant: str
 
 
 @dataclass(slots=True)
 class _TraceCalls:
-    parents: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    held: set[str] = field(default_factory=set)
-    served: set[str] = field(default_factory=set)
-    counted: set[str] = field(default_factory=set)
-    # Those that have one, by span.
-    tenants: dict[str, str] = field(default_factory=dict)
-
-    def may_be_one_call(self, span_id: str, other: str) -> bool:
-        """Whether the records' tenants allow it."""
-        return _agree(self.tenants.get(span_id, ""), self.tenants.get(other, ""))
+    # By span: its parents, each with the tenant that says so.
+    parents: dict[str, set[_Place]] = field(default_factory=lambda: defaultdict(set))
+    held: set[_Place] = field(default_factory=set)
+    served: set[_Place] = field(default_factory=set)
+    counted: set[_Place] = field(default_factory=set)
 
 
 def _agree(tenant: str, other: str) -> bool:
     return tenant == other or not tenant or not other
 
 
-def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[tuple[str, str], bool]:
-    """Return for each due record, by trace and span, whether it is counted as a request.
+def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[CallKey, bool]:
+    """Return for each due record whether it is counted as a request.
 
     Views of a due record's answer are decided with it. The result does not depend on the order of
     anything.
     """
     traces: Mapping[str, _TraceCalls] = defaultdict(_TraceCalls)
     for record in held:
-        traces[record.trace_id].held.add(record.span_id)
-        if record.tenant:
-            traces[record.trace_id].tenants[record.span_id] = record.tenant
+        traces[record.trace_id].held.add(_Place(record.span_id, record.tenant))
     served_ids: dict[str, set[str]] = defaultdict(set)
     for trace_id, span_id, request_id, tenant in known.served:
         served_ids[request_id].add(tenant)
         if trace_id in traces:
-            traces[trace_id].served.add(span_id)
-            if tenant:
-                traces[trace_id].tenants.setdefault(span_id, tenant)
+            traces[trace_id].served.add(_Place(span_id, tenant))
     served_ids.pop("", None)
-    for trace_id, span_id in known.counted:
+    for trace_id, span_id, tenant in known.counted:
         if trace_id in traces:
-            traces[trace_id].counted.add(span_id)
-    for trace_id, span_id, parent_id in known.parents:
+            traces[trace_id].counted.add(_Place(span_id, tenant))
+    for trace_id, span_id, parent_id, tenant in known.parents:
         if trace_id in traces:
-            traces[trace_id].parents[span_id].add(parent_id)
+            traces[trace_id].parents[span_id].add(_Place(parent_id, tenant))
     views = {trace_id: _views_in(trace) for trace_id, trace in traces.items()}
     decided = {
-        (record.trace_id, record.span_id): record.span_id not in views[record.trace_id]
+        record.key: _Place(record.span_id, record.tenant) not in views[record.trace_id]
         and not any(_agree(record.tenant, each) for each in served_ids.get(record.request_id, ()))
         for record in held
         if record.is_due
     }
     for outer, inner in _same_answers(held):
-        keys = (outer.trace_id, outer.span_id), (inner.trace_id, inner.span_id)
         # A record whose call others already stand for says nothing of the other's.
-        if (outer.is_due or inner.is_due) and decided.get(keys[1], True):
-            decided[keys[0]] = False
+        if (outer.is_due or inner.is_due) and decided.get(inner.key, True):
+            decided[outer.key] = False
     return decided
 
 
@@ -133,31 +144,56 @@ def _same_answers(held: Iterable[HeldRecord]) -> list[tuple[HeldRecord, HeldReco
     return pairs[::-1]
 
 
-def _views_in(trace: _TraceCalls) -> set[str]:
+def _views_in(trace: _TraceCalls) -> set[_Place]:
     """Return the held records of a trace that are views of other records."""
     records = trace.held | trace.served | trace.counted
-    above = {span_id: _ancestors(span_id, trace.parents) for span_id in records}
-    views = trace.held & (trace.served | trace.counted)
+    by_span: dict[str, list[_Place]] = defaultdict(list)
+    for record in records:
+        by_span[record.span_id].append(record)
+    above: dict[_Place, set[str]] = {}
+
+    def above_for(span_id: str, tenant: str) -> set[str]:
+        place = _Place(span_id, tenant)
+        if place not in above:
+            above[place] = _ancestors(place, trace.parents)
+        return above[place]
+
+    views = {
+        record
+        for record in trace.held
+        for other in by_span[record.span_id]
+        if _agree(record.tenant, other.tenant)
+        # Of one span that came with and without its tenant, the one with it counts.
+        and (
+            other in trace.served or other in trace.counted or (other.tenant and not record.tenant)
+        )
+    }
     for inner in records:
-        for outer in above[inner] & records:
-            if inner in above[outer]:
-                # They are above each other: neither is within the other.
-                continue
-            if not trace.may_be_one_call(inner, outer):
-                continue
-            if outer in trace.held and outer not in trace.counted:
-                views.add(outer)
-            if outer in trace.counted and inner in trace.held:
-                views.add(inner)
+        for span_id in above_for(*inner) & by_span.keys():
+            for outer in by_span[span_id]:
+                # What other tenants say of the spans between the two is nothing to them.
+                tenant = inner.tenant or outer.tenant
+                if (
+                    not _agree(inner.tenant, outer.tenant)
+                    or span_id not in above_for(inner.span_id, tenant)
+                    # They are above each other: neither is within the other.
+                    or inner.span_id in above_for(span_id, tenant)
+                ):
+                    continue
+                if outer in trace.held and outer not in trace.counted:
+                    views.add(outer)
+                if outer in trace.counted and inner in trace.held:
+                    views.add(inner)
     return views
 
 
-def _ancestors(span_id: str, parents: Mapping[str, set[str]]) -> set[str]:
+def _ancestors(place: _Place, parents: Mapping[str, set[_Place]]) -> set[str]:
+    """Return the spans above one, as this tenant and senders without a tenant say."""
     found: set[str] = set()
-    waiting = [span_id]
+    waiting = [place.span_id]
     while waiting and len(found) < MAX_DEPTH:
         for parent in parents.get(waiting.pop(), ()):
-            if parent not in found:
-                found.add(parent)
-                waiting.append(parent)
+            if parent.span_id not in found and _agree(place.tenant, parent.tenant):
+                found.add(parent.span_id)
+                waiting.append(parent.span_id)
     return found

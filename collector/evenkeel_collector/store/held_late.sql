@@ -2,7 +2,7 @@
 -- is there: it may have come after the decision. The newest first.
 WITH
     counted AS (
-        SELECT trace_id, span_id
+        SELECT trace_id, span_id, tenant
         FROM {settled:Identifier}
         WHERE settled_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC') AND is_counted
         ORDER BY settled_at DESC
@@ -13,7 +13,10 @@ WITH
             toUnixTimestamp64Milli(held_at) AS held_ms, toUnixTimestamp(time) AS time_s
         FROM {held:Identifier}
         WHERE held_at >= fromUnixTimestamp64Milli({held_since_ms:Int64}, 'UTC')
-            AND (trace_id, span_id) IN (SELECT trace_id, span_id FROM counted)
+            -- Versions before migration 42 did not write down the tenant.
+            AND ((trace_id, span_id, of_tenant) IN (
+                    SELECT trace_id, span_id, assumeNotNull(tenant) FROM counted WHERE isNotNull(tenant))
+                OR (trace_id, span_id) IN (SELECT trace_id, span_id FROM counted WHERE isNull(tenant)))
     ),
     served AS (
         SELECT trace_id, request_id
@@ -33,13 +36,13 @@ SELECT trace_id, span_id, request_id, of_tenant, held_ms, time_s
 FROM mine
 WHERE (trace_id IN (SELECT trace_id FROM served)
         OR (request_id != '' AND request_id IN (SELECT request_id FROM served)))
-    AND (trace_id, span_id) NOT IN (
-        SELECT trace_id, span_id
+    AND (trace_id, span_id, of_tenant) NOT IN (
+        SELECT trace_id, span_id, ifNull(tenant, '')
         FROM {settled:Identifier}
         WHERE settled_at >= fromUnixTimestamp64Milli({since_ms:Int64}, 'UTC')
             AND startsWith(batch, 'withdrawn-')
     )
 ORDER BY held_ms DESC
-LIMIT 1 BY trace_id, span_id
+LIMIT 1 BY trace_id, span_id, of_tenant
 LIMIT {most:UInt32}
 SETTINGS use_skip_indexes = 0

@@ -12,5 +12,5 @@ WHERE toStartOfFiveMinutes(time) IN {around:Array(DateTime('UTC'))}
             WHERE request_id != ''
                 AND held_at BETWEEN fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
                     AND fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')))
-LIMIT {of_one:UInt32} BY trace_id
+LIMIT {of_one:UInt32} BY trace_id, of_tenant
 LIMIT {limit:UInt32}

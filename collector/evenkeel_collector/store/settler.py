@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.store import read_query
-from evenkeel_collector.store.calls import HeldRecord, KnownCalls, decide
+from evenkeel_collector.store.calls import CallKey, HeldRecord, KnownCalls, decide
 from evenkeel_collector.store.cluster import LOCAL_SUFFIX
 from evenkeel_collector.store.held_requests import CLIENT_SOURCES, HELD, REQUESTS, request_columns
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote, quote_name
@@ -40,10 +41,10 @@ REMEMBERED_S = 3_600
 MAX_REMEMBERED, LATE_EVERY_S = 200_000, 30
 # Held rows are kept for a day; after a longer stop, nothing is left to settle.
 FIRST_LOOK_S = 86_400
-# The records of a call start within this time of each other, different clocks included.
-APART_S = 300
+# The records of a call start within this time of each other, or when a span of its trace does. So
+# many of these other times are read at most, whatever a sender makes up.
+APART_S, MAX_FAR = 300, 288
 COUNTED, WITHDRAWN = "counted-", "withdrawn-"
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Settler:
                 "held_settled",
                 {**around, **_LIMITS, "since_ms": now_ms - REMEMBERED_S * 1000},
             )
-            decided = decide(held, self._known(client, rows, [(t, s) for t, s in counted]))
+            decided = decide(held, self._known(client, rows, counted))
             self._carry_out(client, COUNTED, around, decided)
         if len(rows) < MAX_BATCH:
             self._since_ms = min(
@@ -155,17 +156,20 @@ class Settler:
             self._carry_out(client, WITHDRAWN, _around(rows), views)
 
     def _known(
-        self, client: Client, rows: Sequence[Any], counted: Iterable[Key] = ()
+        self, client: Client, rows: Sequence[Any], counted: Iterable[tuple[str, str, str]] = ()
     ) -> KnownCalls:
         around = {**_around(rows), **_LIMITS}
+        parents = self._rows(client, "held_parents", around)
         return KnownCalls(
-            parents=self._rows(client, "held_parents", around),
+            parents=[row[:4] for row in parents],
             served=self._rows(
                 client,
                 "held_servers",
                 {
                     **around,
-                    "around": _five_minutes(time_s for *_, time_s in rows),
+                    "around": _five_minutes(
+                        (time_s for *_, time_s in rows), (time_s for *_, time_s in parents)
+                    ),
                     "client_sources": list(CLIENT_SOURCES),
                 },
             ),
@@ -173,7 +177,7 @@ class Settler:
         )
 
     def _carry_out(
-        self, client: Client, kind: str, around: Mapping[str, int], decided: Mapping[Key, bool]
+        self, client: Client, kind: str, around: Mapping[str, int], decided: Mapping[CallKey, bool]
     ) -> None:
         keys = sorted(decided)
         digest = hashlib.sha256(repr((around["from_ms"], keys)).encode()).hexdigest()[:32]
@@ -188,7 +192,7 @@ class Settler:
         self._metrics.calls_settled.labels("view").inc(len(decided) - num_counted)
 
     def _write(
-        self, client: Client, batch: _Batch, what: str, rows: Sequence[tuple[str, str, bool]]
+        self, client: Client, batch: _Batch, what: str, rows: Sequence[tuple[str, str, str, bool]]
     ) -> None:
         moment = _moment(store_ms(client))
         between = _moment(batch.from_ms), _moment(batch.to_ms)
@@ -196,7 +200,8 @@ class Settler:
             self._tables["settled"],
             [[moment, batch.name, *between, *row] for row in rows],
             column_names=[
-                "settled_at", "batch", "held_from", "held_to", "trace_id", "span_id", "is_counted",
+                "settled_at", "batch", "held_from", "held_to", "trace_id", "span_id", "tenant",
+                "is_counted",
             ],
             settings={"insert_deduplication_token": f"{what}-{batch.name}"},
         )  # fmt: skip
@@ -217,7 +222,7 @@ class Settler:
             self._withdraw(client, batch)
         else:
             self._count(client, batch)
-        self._write(client, batch, "finished", [("", "", False)])
+        self._write(client, batch, "finished", [("", "", "", False)])
 
     def _count(self, client: Client, batch: _Batch) -> None:
         """Copy a batch's counted requests into `requests`; a second copy changes nothing."""
@@ -229,7 +234,7 @@ class Settler:
                 f" WHERE held_at BETWEEN fromUnixTimestamp64Milli({batch.from_ms}, 'UTC')"
                 f" AND fromUnixTimestamp64Milli({batch.to_ms}, 'UTC')"
                 f" AND {self._is_in(batch)}"
-                " ORDER BY trace_id, span_id LIMIT 1 BY trace_id, span_id",
+                " ORDER BY trace_id, span_id, tenant LIMIT 1 BY trace_id, span_id, tenant",
                 settings=batch.settings,
             )
 
@@ -252,10 +257,15 @@ class Settler:
             client.command(f"DELETE FROM {table} WHERE {condition}")
 
     def _is_in(self, batch: _Batch, condition: str = "is_counted") -> str:
+        of_batch = (
+            f"FROM {self._tables['settled']} WHERE batch = {quote(batch.name)}"
+            f" AND trace_id != '' AND {condition}"
+        )
+        # Versions before migration 42 did not write down the tenant.
         return (
-            "(trace_id, span_id) IN (SELECT trace_id, span_id"
-            f" FROM {self._tables['settled']} WHERE batch = {quote(batch.name)}"
-            f" AND trace_id != '' AND {condition})"
+            "((trace_id, span_id, ifNull(tenant, '')) IN"
+            f" (SELECT trace_id, span_id, assumeNotNull(tenant) {of_batch} AND isNotNull(tenant))"
+            f" OR (trace_id, span_id) IN (SELECT trace_id, span_id {of_batch} AND isNull(tenant)))"
         )
 
     def _rows(self, client: Client, name: str, parameters: Mapping[str, object]) -> Sequence[Any]:
@@ -293,13 +303,22 @@ def _around(rows: Sequence[Any]) -> dict[str, int]:
     return {"from_ms": min(times_ms), "to_ms": max(times_ms)}
 
 
-def _five_minutes(times_s: Iterable[int]) -> list[datetime]:
-    """Return the five minutes in which other records of these calls may start."""
+def _five_minutes(held_s: Iterable[int], spans_s: Iterable[int]) -> list[datetime]:
+    """Return the five minutes in which other records of these calls may start.
+
+    Args:
+        held_s: When the held records started.
+        spans_s: When spans of their traces started, by clocks that may differ by hours.
+    """
     starts = {
         (time_s + apart_s) // APART_S * APART_S
-        for time_s in times_s
+        for time_s in held_s
         for apart_s in (-APART_S, 0, APART_S)
     }
+    far = Counter(time_s // APART_S * APART_S for time_s in spans_s)
+    for start in starts | {0}:
+        del far[start]
+    starts.update(start for start, _ in far.most_common(MAX_FAR))
     return [datetime.fromtimestamp(start, tz=UTC) for start in sorted(starts)]
 
 

@@ -168,3 +168,62 @@ def test_an_old_record_is_settled_by_the_records_of_its_time(opened: Storage, cl
     send(opened, client, served, "old", b"s" * 8, b"c" * 8, ago_s=40 * 86_400 - 200)
     settler(opened).settle(client)
     assert counted(client) == [("old", "evenkeel")]
+
+
+@pytest.mark.parametrize("comes_first", [True, False], ids=["before", "after"])
+def test_another_tenants_spans_of_the_same_trace_take_no_request(
+    opened: Storage, client: Any, comes_first: bool
+) -> None:
+    def mine() -> None:
+        for span in (b"c" * 8, b"d" * 8):
+            send(opened, client, CLIENT | {"evenkeel.tenant": "acme"}, "shared", span)
+
+    def theirs() -> None:
+        other = {"evenkeel.tenant": "other"}
+        send(opened, client, SERVER | other | {"evenkeel.request.id": "r"}, "shared", b"c" * 8)
+        send(opened, client, CLIENT | other, "shared", b"c" * 8)
+        send(opened, client, other, "shared", b"d" * 8, b"c" * 8)
+
+    for sending in (theirs, mine) if comes_first else (mine, theirs):
+        sending()
+        settler(opened).settle(client)
+    settler(opened).settle(client)
+    rows = "SELECT ifNull(tenant, ''), span_id FROM requests ORDER BY ALL"
+    found = client.query(rows).result_rows
+    assert [tuple(row) for row in found] == [
+        ("acme", "63" * 8), ("acme", "64" * 8), ("other", "63" * 8),
+    ]  # fmt: skip
+    for width in ("1m", "1h"):
+        (num,) = client.query(
+            f"SELECT sum(num_requests) FROM requests_{width} WHERE tenant = 'acme'"
+        ).first_row
+        assert num == 2
+
+
+def test_what_an_earlier_version_decided_is_not_counted_again(opened: Storage, client: Any) -> None:
+    send(opened, client, CLIENT | {"evenkeel.tenant": "acme"}, "old")
+    settler(opened).settle(client)
+    client.command(
+        "ALTER TABLE settled_requests UPDATE tenant = NULL WHERE 1 SETTINGS mutations_sync = 1"
+    )
+    settler(opened).settle(client)
+    assert counted(client) == [("old", "gen_ai")]
+    assert sums(client) == (1, 1, 100, 20, 0.25)
+    # It is still taken back if the server's record comes.
+    served = SERVER | {"evenkeel.request.id": "r", "evenkeel.tenant": "acme"}
+    send(opened, client, served, "old", b"s" * 8, b"c" * 8)
+    for _ in range(2):
+        settler(opened).settle(client)
+    assert counted(client) == [("old", "evenkeel")]
+    assert sums(client) == (1, 1, 100, 20, 0)
+
+
+@pytest.mark.parametrize("server_ago_s", [3 * 3600, 60 - 3 * 3600], ids=["behind", "ahead"])
+def test_clocks_that_are_hours_apart_make_no_second_request(
+    opened: Storage, client: Any, server_ago_s: float
+) -> None:
+    send(opened, client, CLIENT, "clocks")
+    served = SERVER | {"evenkeel.request.id": "r"}
+    send(opened, client, served, "clocks", b"s" * 8, b"c" * 8, ago_s=server_ago_s)
+    settler(opened).settle(client)
+    assert counted(client) == [("clocks", "evenkeel")]

@@ -1,5 +1,7 @@
 """Calls known from events, until it is clear whether their spans come."""
 
+from dataclasses import replace
+
 import pytest
 
 from evenkeel_collector.intake import awaited_calls
@@ -56,14 +58,24 @@ def test_calls_of_one_resource_keep_it_once_and_bytes_are_bounded() -> None:
     assert awaited.add(call(10, large, b"s"))
 
 
+def test_calls_of_two_tenants_with_the_same_ids_are_two() -> None:
+    now_s = [0.0]
+    awaited = AwaitedCalls(lambda: now_s[0])
+    both = [replace(call(1), tenant=tenant) for tenant in ("acme", "other")]
+    assert all(map(awaited.add, both))
+    now_s[0] = 60.0
+    assert awaited.take_ripe(60.0) == both
+
+
 @pytest.mark.parametrize("time_ns", [0, 1_795_582_531_000_000_000])
 def test_a_stored_event_gives_the_same_call(time_ns: int) -> None:
     found = call_of_row(
         time_ns, "ab" * 16, "cd" * 8,
-        {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": "5"}, {"service.name": "s"},
+        {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": "5"},
+        {"service.name": "s", "evenkeel.tenant": "acme"},
     )  # fmt: skip
     assert found is not None
-    assert (found.trace_id, found.span_id) == ("ab" * 16, "cd" * 8)
+    assert (found.trace_id, found.span_id, found.tenant) == ("ab" * 16, "cd" * 8, "acme")
     ((span, attributes),) = spans_of(spans_of_calls([found]))
     assert span.end_time_unix_nano == time_ns
     assert attributes["gen_ai.usage.input_tokens"] == "5"

@@ -19,12 +19,12 @@ def counted(
 ) -> set[str]:
     """Return the counted ones of the held records of trace t; "b<a" has the parent a."""
     known = KnownCalls(
-        parents=[("t", *pair.split("<")) for pair in parents],  # type: ignore[misc]
+        parents=[("t", *pair.split("<"), "") for pair in parents],  # type: ignore[misc]
         served=[("t", each, "", "") for each in served],
-        counted=[("t", each) for each in before],
+        counted=[("t", each, "") for each in before],
     )
     decided = decide([HeldRecord("t", each) for each in held], known)
-    return {span_id for (_, span_id), is_counted in decided.items() if is_counted}
+    return {span_id for (_, span_id, _), is_counted in decided.items() if is_counted}
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_call_is_one_request(
 def test_an_answers_id_tells_a_call_whose_trace_is_not_propagated() -> None:
     held = [HeldRecord("t", "c", "chatcmpl-1"), HeldRecord("t", "d", "chatcmpl-2")]
     known = KnownCalls(served=[("u", "s", "chatcmpl-1", ""), ("v", "x", "", "")])
-    assert decide(held, known) == {("t", "c"): False, ("t", "d"): True}
+    assert decide(held, known) == {("t", "c", ""): False, ("t", "d", ""): True}
     # A missing id is no id.
-    assert decide([HeldRecord("t", "c")], known) == {("t", "c"): True}
+    assert decide([HeldRecord("t", "c")], known) == {("t", "c", ""): True}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_clients_records_of_one_answer_are_one_request(
     ]
     for order in (held, held[::-1]):
         decided = decide(order, KnownCalls())
-        assert {span for (_, span), is_counted in decided.items() if is_counted} == set(expected)
+        assert {span for (_, span, _), is_counted in decided.items() if is_counted} == set(expected)
         assert len(decided) == len(held)
     # Ids that a sender makes up for all its answers say nothing.
     same = [HeldRecord("t", str(n), "msg_1", start_ns=0, end_ns=9) for n in range(9)]
@@ -91,7 +91,7 @@ def test_clients_records_of_one_answer_are_one_request(
 def test_the_outer_record_of_an_answer_is_decided_with_the_first_that_is_due() -> None:
     outer = HeldRecord("t", "w", "msg_1", is_due=False, start_ns=0, end_ns=10)
     inner = HeldRecord("u", "c", "msg_1", start_ns=1, end_ns=9)
-    assert decide([outer, inner], KnownCalls()) == {("t", "w"): False, ("u", "c"): True}
+    assert decide([outer, inner], KnownCalls()) == {("t", "w", ""): False, ("u", "c", ""): True}
     of_others = HeldRecord("u", "c", "msg_1", "acme", start_ns=1, end_ns=9)
     held = [HeldRecord("t", "w", "msg_1", "other", start_ns=0, end_ns=10), of_others]
     assert all(decide(held, KnownCalls()).values())
@@ -99,25 +99,58 @@ def test_the_outer_record_of_an_answer_is_decided_with_the_first_that_is_due() -
 
 def test_records_of_two_tenants_are_never_of_one_call() -> None:
     known = KnownCalls(
-        parents=[("t", "s", "c")], served=[("t", "s", "", "other"), ("u", "x", "1", "other")]
+        parents=[("t", "s", "c", "")],
+        served=[("t", "s", "", "other"), ("u", "x", "1", "other")],
     )
     by_tenant = {
-        tenant: decide(
-            [HeldRecord("t", "c", tenant=tenant), HeldRecord("v", "d", "1", tenant)], known
-        )
+        tenant: [
+            decide([HeldRecord("t", "c", tenant=tenant)], known)["t", "c", tenant],
+            decide([HeldRecord("v", "d", "1", tenant)], known)["v", "d", tenant],
+        ]
         for tenant in ("acme", "other", "")
     }
-    assert by_tenant == {
-        "acme": {("t", "c"): True, ("v", "d"): True},
-        "other": {("t", "c"): False, ("v", "d"): False},
-        "": {("t", "c"): False, ("v", "d"): False},
-    }
+    assert by_tenant == {"acme": [True, True], "other": [False, False], "": [False, False]}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(
+            KnownCalls(served=[("t", "c", "", "other")]), id="a server's of the same span"
+        ),
+        pytest.param(KnownCalls(counted=[("t", "c", "other")]), id="a counted one of it"),
+        pytest.param(
+            KnownCalls([("t", "o", "c", "other")], [("t", "o", "", "other")]), id="one below it"
+        ),
+        pytest.param(KnownCalls([("t", "d", "c", "other")]), id="a parent that is none"),
+        pytest.param(
+            KnownCalls([("t", "d", "x", "other"), ("t", "x", "c", "other")]),
+            id="a way that is none",
+        ),
+    ],
+)
+def test_what_another_tenant_says_of_a_trace_takes_no_request(known: KnownCalls) -> None:
+    mine = [HeldRecord("t", each, tenant="acme") for each in "cd"]
+    theirs = [HeldRecord("t", each, tenant="other") for each in "cdo"]
+    decided = decide([*mine, *theirs], known)
+    assert [decided[record.key] for record in mine] == [True, True]
+
+
+def test_what_another_tenant_says_of_a_trace_hides_no_view() -> None:
+    mine = [HeldRecord("t", each, tenant="acme") for each in "wc"]
+    known = KnownCalls([("t", "c", "x", ""), ("t", "x", "w", "acme"), ("t", "w", "c", "other")])
+    assert list(decide(mine, known).values()) == [False, True]
+
+
+def test_of_a_span_with_and_without_its_tenant_the_one_with_it_counts() -> None:
+    held = [HeldRecord("t", "c"), HeldRecord("t", "c", tenant="acme")]
+    assert list(decide(held, KnownCalls()).values()) == [False, True]
 
 
 def test_only_what_is_due_is_decided() -> None:
     held = [HeldRecord("t", "w"), HeldRecord("t", "c", is_due=False)]
-    known = KnownCalls(parents=[("t", "c", "w")])
-    assert decide(held, known) == {("t", "w"): False}
+    known = KnownCalls(parents=[("t", "c", "w", "")])
+    assert decide(held, known) == {("t", "w", ""): False}
 
 
 @dataclass(frozen=True)
@@ -135,7 +168,7 @@ class Collector:
     HOLD_S = 10.0
 
     def __init__(self) -> None:
-        self.parents: list[tuple[str, str, str]] = []
+        self.parents: list[tuple[str, str, str, str]] = []
         self.served: list[tuple[str, str, str, str]] = []
         self.held: dict[str, float] = {}
         self.decided: dict[str, bool] = {}
@@ -154,7 +187,7 @@ class Collector:
 
     def store(self, arrival: Arrival) -> None:
         if arrival.parent:
-            self.parents.append(("t", arrival.span_id, arrival.parent))
+            self.parents.append(("t", arrival.span_id, arrival.parent, ""))
         if arrival.what == "served":
             self.served.append(("t", arrival.span_id, "", ""))
         if arrival.what == "held":
@@ -166,7 +199,7 @@ class Collector:
             for span_id, at_s in self.held.items()
             if span_id not in self.decided
         ]
-        before = [("t", span_id) for span_id, is_counted in self.decided.items() if is_counted]
+        before = [("t", span_id, "") for span_id, is_counted in self.decided.items() if is_counted]
         known = KnownCalls(self.parents, self.served, before)
         self.decided |= {key[1]: value for key, value in decide(held, known).items()}
 
