@@ -15,8 +15,12 @@ SELECT found.*, formatDateTime(found.time, '%Y-%m-%dT%H:%i:%S.%fZ', 'UTC') AS ar
 FROM found
 LEFT JOIN
 (
-    SELECT SpanId AS id_of_span, SpanAttributes AS attributes
+    SELECT SpanId AS id_of_span, SpanAttributes AS attributes,
+        if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],
+            ResourceAttributes['evenkeel.tenant']) AS whose
     FROM evenkeel.spans
     WHERE TraceId IN (SELECT trace_id FROM found)
 ) AS own ON own.id_of_span = found.span_id
+-- Another tenant's span may have the same ids.
+ORDER BY own.whose = ifNull(found.tenant, '') DESC
 LIMIT 1

@@ -37,6 +37,8 @@ FROM
                 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
                     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC'))
     ) AS r ON r.trace_id = f.trace_id
+        -- Another tenant's feedback says nothing of a request.
+        AND (isNull(f.tenant) OR isNull(r.tenant) OR f.tenant = r.tenant)
     WHERE f.time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
         AND f.time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
         AND isNotNull(f.score)

@@ -1,6 +1,7 @@
 """Requests that vLLM itself, OpenInference, OpenLLMetry and plain GenAI clients trace."""
 
 import time
+import uuid
 from importlib.resources import files
 from typing import Any
 
@@ -245,4 +246,26 @@ def test_a_reused_id_opens_the_request_that_was_clicked(collector: CollectorProc
         parameters = {"id": "reused", "near_ms": near_ms}
         (row,) = client.query(text, parameters=parameters).named_results()
         assert row["time_ns"] == expected
+    client.close()
+
+
+def test_why_tells_the_attributes_of_the_requests_own_tenant(collector: CollectorProcess) -> None:
+    """Another tenant's spans may have the same ids."""
+    ids = {"trace_id": uuid.uuid4().bytes, "span_id": uuid.uuid4().bytes[:8]}
+    tenants = ("a", "acme", "z")
+    for tenant in tenants:
+        sent = trace_request(
+            1, {"evenkeel.status": "ok", "gen_ai.request.model": "m", "evenkeel.tenant": tenant,
+                "evenkeel.request.id": f"why-{tenant}"},
+        )  # fmt: skip
+        (span,) = sent.resource_spans[0].scope_spans[0].spans
+        span.trace_id, span.span_id = ids["trace_id"], ids["span_id"]
+        post(collector, sent.SerializeToString())
+    count = "SELECT count() FROM requests WHERE startsWith(request_id, 'why-')"
+    wait_for(lambda: collector.rows(count) == [(len(tenants),)])
+    text = query("request_why").read_text(encoding="utf-8")
+    client = collector.client()
+    for tenant in tenants:
+        (row,) = client.query(text, parameters={"id": f"why-{tenant}"}).named_results()
+        assert row["attributes"]["evenkeel.request.id"] == f"why-{tenant}"
     client.close()

@@ -63,6 +63,32 @@ def test_scores_are_counted(
     assert (verdict.counts.total, verdict.counts.bad) == counts
 
 
+@pytest.mark.parametrize(
+    ("indicator", "counts"),
+    [
+        pytest.param("select: {prompt_name: support}", (43, 11), id="their prompt"),
+        pytest.param("select: {tenant: acme}", (3, 0), id="them"),
+        pytest.param("select: {tenant: other}", (4, 4), id="who scored"),
+    ],
+)
+def test_a_tenants_scores_say_nothing_of_anothers_requests(
+    client: Any, tmp_path: Path, indicator: str, counts: tuple[int, int]
+) -> None:
+    mine = {"end_ns": NOW - 100 * S, "prompt_name": "support", "tenant": "acme"}
+    insert(client, *({**mine, "trace_id": f"acme{i}"} for i in range(4)))
+    scores = [
+        [to_datetime(NOW - 50 * S), f"acme{i}", f"{tenant}{i}", "", score, tenant]
+        for i in range(4)
+        for tenant, score in (("other", 0.0), *((("acme", 1.0),) if i < 2 else ()))
+    ]
+    # Without a tenant, the request's counts.
+    scores.append([to_datetime(NOW - 50 * S), "acme3", "nobody", "", 1.0, None])
+    columns = ["time", "trace_id", "span_id", "request_span_id", "score", "tenant"]
+    client.insert("feedback", scores, column_names=columns)
+    verdict = evaluator(client, tmp_path, text(indicator)).cycle(NOW)["liked"]
+    assert (verdict.counts.total, verdict.counts.bad) == counts
+
+
 def test_a_worse_prompt_version_is_named(client: Any, tmp_path: Path) -> None:
     grouped = text("groupBy: [prompt_name, prompt_version]")
     engine = evaluator(client, tmp_path, grouped)
