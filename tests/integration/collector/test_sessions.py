@@ -196,6 +196,31 @@ def test_a_trace_is_in_the_session_that_names_it(store: Sessions) -> None:
     assert [turn["kind"] for turn in store.turns(OTHER_TRACE.hex())] == ["request", "tool"]
 
 
+def test_what_has_only_a_trace_is_in_one_of_the_sessions_that_name_it(store: Sessions) -> None:
+    """A main agent and a sub-agent with a session of its own share a trace."""
+    for tenant in ("a", "b"):
+        store.request(0, 2, "main", "header", TRACE, tenant=tenant)
+        store.request(3, 4, "sub", "header", TRACE, tenant=tenant)
+        store.tool(8, 9, TRACE, **{"evenkeel.tenant": tenant})
+    store.tool(9, 12, TRACE)
+    store.request(12, 14, TRACE.hex(), "trace", TRACE)
+    store.send()
+    rows = store.rows("tenant, session_id, num_requests, num_tools, e2e_s")
+    assert [tuple(row.values()) for row in rows] == [
+        ("a", "main", 2, 2, 14.0), ("a", "sub", 1, 0, 1.0),
+        ("b", "main", 1, 1, 9.0), ("b", "sub", 1, 0, 1.0),
+    ]  # fmt: skip
+    for row in rows:
+        turns = store.turns(row["session_id"], row["tenant"])
+        found = account(works_of(turns))
+        assert found is not None
+        assert found.e2e_s == pytest.approx(row["e2e_s"])
+        kinds = [turn["kind"] for turn in turns]
+        assert (kinds.count("request"), kinds.count("tool")) == (
+            row["num_requests"], row["num_tools"],
+        )  # fmt: skip
+
+
 def test_another_tenants_trace_joins_nothing(store: Sessions) -> None:
     store.request(0, 2, "s", "header", TRACE, tenant="a")
     store.tool(2, 4, TRACE, **{"evenkeel.tenant": "b"})
