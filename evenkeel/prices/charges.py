@@ -60,6 +60,11 @@ class Charge:
     what: str = ""
 
 
+_NEVER = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# Its row has every column, with a value of the column's type.
+NO_CHARGE = Charge(USAGE, _NEVER, _NEVER, "", "", "", "", "", "", "", 0.0, 0.0, "", engine_s=0.0)
+
+
 def charges(
     rows: Sequence[Mapping[str, Any]], times: Sequence[EngineTime], prices: PriceFile, per: str
 ) -> list[Charge]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.outside_text import for_spreadsheet
-from evenkeel.prices.charges import PERIODS, charges, focus_row, plain_row
+from evenkeel.prices.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.commands.slo_arguments import add_store_url
 
@@ -63,8 +63,8 @@ def run_costs(args: argparse.Namespace) -> int:
     if to_ns <= from_ns:
         raise ConfigurationError(f"--to {args.end!r} is not after --from {args.begin!r}")
     found = _read(args, from_ns, to_ns)
-    rows = [(focus_row if args.format == "focus" else plain_row)(each) for each in found]
-    write_rows(args, rows)
+    row_of = focus_row if args.format == "focus" else plain_row
+    write_rows(args, [row_of(each) for each in found], row_of(NO_CHARGE))
     if args.out is not None:
         _say(args, found, from_ns, to_ns)
     return 0
@@ -97,22 +97,28 @@ def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
     return charges(rows, times, prices, args.per)
 
 
-def write_rows(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_rows(
+    args: argparse.Namespace, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any]
+) -> None:
     """Write the rows to `--out`, else to standard output, as `--format` says.
+
+    Args:
+        args: Of the command.
+        rows: What to write; may be empty.
+        like: A row with every column, and in each a value of its type.
 
     Raises:
         ConfigurationError: If the file cannot be written.
     """
     try:
         if args.format == "parquet":
-            _write_parquet(args.out, rows)
+            _write_parquet(args.out, rows, like)
             return
         with contextlib.ExitStack() as stack:
             out: io.TextIOBase | Any = sys.stdout
             if args.out is not None:
                 out = stack.enter_context(args.out.open("w", encoding="utf-8", newline=""))
-            names = list(rows[0]) if rows else []
-            writer = csv.DictWriter(out, names, lineterminator="\n")
+            writer = csv.DictWriter(out, list(like), lineterminator="\n")
             writer.writeheader()
             writer.writerows(
                 {name: for_spreadsheet(value) for name, value in row.items()} for row in rows
@@ -121,7 +127,7 @@ def write_rows(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> N
         raise ConfigurationError(f"cannot write {args.out} (--out): {error.strerror}") from error
 
 
-def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any]) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -129,7 +135,11 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         raise MissingPartError(
             "--format parquet needs the module 'pyarrow'; install it with: pip install pyarrow"
         ) from error
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), path)
+    types = {str: pyarrow.string(), float: pyarrow.float64()}
+    schema = pyarrow.schema([(name, types[type(value)]) for name, value in like.items()])
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([dict(row) for row in rows], schema), path
+    )
 
 
 def _say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns: int) -> None:

@@ -1,13 +1,40 @@
 """`evenkeel export costs`: how its rows are written."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet
+import pytest
+
+from evenkeel.prices.charges import NO_CHARGE, focus_row, plain_row
 from evenkeel_collector.commands.export_costs import write_rows
 
 
 def test_a_name_that_would_be_a_formula_is_quoted_and_numbers_are_not(tmp_path: Path) -> None:
     out = tmp_path / "costs.csv"
     args = argparse.Namespace(out=out, format="csv")
-    write_rows(args, [{"tenant": '=HYPERLINK("x")', "billed_cost": -1.5}])
+    row = {"tenant": '=HYPERLINK("x")', "billed_cost": -1.5}
+    write_rows(args, [row], row)
     assert out.read_text() == 'tenant,billed_cost\n"\'=HYPERLINK(""x"")",-1.5\n'
+
+
+@pytest.mark.parametrize("row_of", [plain_row, focus_row])
+def test_a_range_without_charges_has_the_same_columns(tmp_path: Path, row_of: Any) -> None:
+    out = tmp_path / "costs.csv"
+    write_rows(argparse.Namespace(out=out, format="csv"), [], row_of(NO_CHARGE))
+    assert out.read_text() == ",".join(row_of(NO_CHARGE)) + "\n"
+
+
+def test_files_of_all_ranges_have_one_schema(tmp_path: Path) -> None:
+    """Also if nobody used an engine, or nothing has a cost."""
+    schemas = []
+    for number, rows in enumerate(([], [NO_CHARGE], [replace(NO_CHARGE, engine_s=None)])):
+        out = tmp_path / f"{number}.parquet"
+        args = argparse.Namespace(out=out, format="parquet")
+        write_rows(args, [plain_row(each) for each in rows], plain_row(NO_CHARGE))
+        schemas.append(pyarrow.parquet.read_schema(out))
+        assert pyarrow.parquet.read_table(out).num_rows == len(rows)
+    assert schemas[0] == schemas[1] == schemas[2]
+    assert str(schemas[0].field("engine_s").type) == "double"
