@@ -3,7 +3,7 @@
 Two owner-only files in the data folder: EVIDENCE_FILE, written by the runtime, and LABELS_FILE,
 written by `evenkeel cache calibrate`. Evidence that was collected with another embedding model,
 other classes, other ladders or for another model is discarded, and the reason is logged. Labels in
-another file, named by the cache's file, must apply (setup.py).
+another file, named by the cache's file, must be readable (setup.py).
 """
 
 from __future__ import annotations
@@ -47,10 +47,6 @@ class Collected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embedder: str
     classes: int = CLASSES_VERSION
     model: str | None = None
-
-    def is_current(self, embedder: str) -> bool:
-        """Return whether it was collected with this embedding model and today's classes."""
-        return (self.embedder, self.classes) == (embedder, CLASSES_VERSION)
 
 
 class LabelledPair(msgspec.Struct, frozen=True, array_like=True):
@@ -110,7 +106,6 @@ class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _T = TypeVar("_T", Labels, _Saved)
-NOT_CURRENT = "collected with another embedding model or other classes"
 
 
 class EvidenceFile:
@@ -188,8 +183,8 @@ class EvidenceFile:
             self._discard(name, str(error))
             return None
         here, there = self._collected, found.collected
-        if not there.is_current(here.embedder):
-            self._discard(name, NOT_CURRENT)
+        if there.embedder != here.embedder or there.classes != here.classes:
+            self._discard(name, "collected with another embedding model or other classes")
             return None
         if there.model not in (here.model, None):
             self._discard(name, f"collected for the model {there.model}, not {here.model}")
@@ -201,14 +196,14 @@ class EvidenceFile:
         logger.warning("evidence of the response cache discarded: %s: %s", name, reason)
 
 
-def read_labels(path: Path) -> Labels:
-    """Return the labels of a file.
+def check_labels(path: Path) -> None:
+    """Check a file of labels.
 
     Raises:
         OSError: If it cannot be read.
         ValueError: If it holds no labels, or some that cannot be.
     """
-    return _decode(path, Labels)
+    _decode(path, Labels)
 
 
 def _decode(path: Path, kind: type[_T]) -> _T:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.embedding import Encoder, hash_model, load_encoder
+from evenkeel.embedding import Encoder, load_encoder
 from evenkeel.errors import ConfigurationError, MissingPartError, first_line
 from evenkeel.secret_text import read_secret
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.evidence_file import NOT_CURRENT, read_labels
+from evenkeel_runtime.response_cache.evidence_file import check_labels
 from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.policy_file import PolicyFile
@@ -47,23 +47,21 @@ def open_cache(path: Path, data_dir: Path) -> OpenedCache:
     audit = AuditLog(data_dir / policy.audit_log)
     cache = ResponseCache(policy, _open_backend(policy), encoder, audit)
     cache.controls.data_dir = None if encoder is None else data_dir
-    embedder = None if encoder is None else hash_model()
-    cache.controls.labels = _find_labels(path, policy, embedder)
+    cache.controls.labels = _find_labels(path, policy)
     watched = PolicyFile(file, cache, knowledge)
     rejections.append(watched.record_rejection)
     return OpenedCache(cache, watched)
 
 
-def _find_labels(path: Path, policy: CachePolicy, embedder: str | None) -> Path | None:
+def _find_labels(path: Path, policy: CachePolicy) -> Path | None:
     if policy.labels is None:
         return None
     labels = path.parent / policy.labels
     try:
         if not labels.is_file():
             raise ValueError("not a file")
-        found = read_labels(labels)
-        if embedder is not None and not found.collected.is_current(embedder):
-            raise ValueError(NOT_CURRENT)
+        # Those of an earlier version are discarded later: an upgrade must not stop a server.
+        check_labels(labels)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"labels is {policy.labels} ({path}), but {labels} cannot be used: "
