@@ -1,0 +1,43 @@
+"""A request is found by its ID alone without reading all requests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evenkeel.store import read_query
+from evenkeel_collector.store.storage import open_embedded
+from tests.queries import query
+
+pytestmark = pytest.mark.integration
+
+# Rows of one part, in granules of 8,192.
+NUM_GRANULES = 6
+FILL = f"""
+INSERT INTO requests (time, trace_id, span_id, request_id, model, status)
+SELECT toDateTime64('2026-11-20 12:00:00', 9, 'UTC') + toIntervalMillisecond(number),
+    lower(hex(MD5(toString(number)))), lower(hex(number)), concat('r', toString(number)), 'm', 'ok'
+FROM numbers({NUM_GRANULES * 8192 - 1})
+"""
+
+
+@pytest.mark.parametrize("name", ["request", "request_why"])
+def test_the_indexes_of_both_ids_leave_one_granule(name: str, tmp_path: Path) -> None:
+    storage = open_embedded(tmp_path)
+    client = storage.connect()
+    try:
+        client.command(FILL)
+        client.command("OPTIMIZE TABLE requests FINAL")
+        explained = client.query(
+            f"EXPLAIN indexes = 1 {read_query(query(name))}",
+            parameters={"id": "r4000", "near_ms": 0},
+        )
+        plan = "\n".join(row[0] for row in explained.result_rows)
+    finally:
+        client.close()
+        storage.close()
+    granules = re.findall(r"Granules: (\d+)/(\d+)", plan.partition("LazilyRead")[0])
+    assert granules[0] == (str(NUM_GRANULES), str(NUM_GRANULES))
+    assert granules[-1] == ("1", str(NUM_GRANULES)), plan
