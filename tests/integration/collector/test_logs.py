@@ -316,6 +316,31 @@ def test_a_request_that_a_span_and_an_event_describe_counts_once(
     found(collector, "requests", service, 2)
 
 
+def test_another_tenants_span_with_an_events_ids_is_not_its_span(
+    collector: CollectorProcess,
+) -> None:
+    service = uuid.uuid4().hex
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-z"}
+    spans = trace_request(1, attributes | {"evenkeel.tenant": "other"}, service=service)
+    (span,) = spans.resource_spans[0].scope_spans[0].spans
+    span.kind = 3
+    event = logs_request(
+        1, attributes, service=service, resource={"evenkeel.tenant": "acme"},
+        trace_id=span.trace_id, span_id=span.span_id,
+        event_name="gen_ai.client.inference.operation.details",
+    )  # fmt: skip
+    url = f"{collector.http_url}/v1/traces"
+    assert httpx.post(url, content=spans.SerializeToString(), headers=PROTOBUF).status_code == 200
+    assert send(collector, event.SerializeToString()).status_code == 200
+    found(collector, "logs", service)
+    found(collector, "requests", service)
+    (settled,) = asyncio.run(settle(collector))
+    assert httpx.post(url, content=settled.payload, headers=PROTOBUF).status_code == 200
+    rows = found(collector, "requests", service, 2)
+    assert {row["tenant"] for row in rows} == {"acme", "other"}
+    assert asyncio.run(settle(collector)) == []
+
+
 async def settle(collector: CollectorProcess) -> list[CheckedBody]:
     """Return what the settler of a new process writes to the log for the events in the store."""
     accepted = []
