@@ -46,6 +46,17 @@ def statuses(severity: str) -> Callable[[list[Any]], list[str]]:
     return select
 
 
+def is_explained(received: list[Any]) -> bool:
+    """Whether a page and a ticket came, each with its evidence at last."""
+    last = {r.notification_id: r.body for r in received}
+    have_evidence = {
+        body["commonLabels"]["severity"]
+        for body in last.values()
+        if "bad_requests" in body["alerts"][0]["annotations"]
+    }
+    return have_evidence == {"page", "ticket"}
+
+
 def ids(received: list[Any]) -> set[str]:
     return {each.notification_id for each in received}
 
@@ -61,6 +72,8 @@ async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
         try:
             insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
             receiver.wait_for(lambda got: page(got) == ["firing"])
+            # The end of an alert ends the search for its evidence.
+            receiver.wait_for(is_explained)
             # Good ones keep coming: silence alone would not end the alert.
             give_up_s = time.monotonic() + 120
             while page(receiver.accepted()) != ["firing", "resolved"]:
