@@ -15,13 +15,18 @@ from evenkeel.errors import ConfigurationError
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
+def read_toml(path: Path, flag: str = "", is_empty_wrong: bool = False) -> dict[str, Any]:
     """Return the file's content.
 
     Raises:
-        ConfigurationError: If it cannot be read or is not TOML; names the file and the flag.
+        ConfigurationError: If it cannot be read, is not TOML, or is wrongly empty; names the file
+            and the flag.
     """
-    return _parse(_text(path, flag), path, flag)
+    text = _text(path, flag)
+    content = _parse(text, path, flag)
+    if is_empty_wrong:
+        _refuse_empty(text, path, flag)
+    return content
 
 
 def read_toml_file(
@@ -46,10 +51,14 @@ def read_toml_file(
         line = line_of(text, error.errors()[0]["loc"])
         problem = first_problem(error, secrets=secrets)
         raise ConfigurationError(f"{_named(path, flag, line)}: {problem}") from error
+    _refuse_empty(text, path, flag)
+    return content
+
+
+def _refuse_empty(text: str, path: Path, flag: str) -> None:
     if not text.strip():
         # All keys may have defaults, but nobody means an empty file.
         raise ConfigurationError(f"{_named(path, flag)} is empty")
-    return content
 
 
 def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = frozenset()) -> str:

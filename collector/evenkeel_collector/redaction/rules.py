@@ -69,10 +69,7 @@ def load_rules(path: Path | None = None) -> Rules:
     )
     tables["value"] = read_values()
     if path is not None:
-        own = read_toml(path)
-        if not own:
-            raise ConfigurationError(f"{path} has no rules")
-        _lay_over(tables, own, path)
+        _lay_over(tables, read_toml(path, is_empty_wrong=True), path)
     try:
         keys = [KeyRule(name=name, **fields) for name, fields in tables["key"].items()]
         values = [ValueRule(name=name, **fields) for name, fields in tables["value"].items()]

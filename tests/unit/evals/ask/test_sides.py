@@ -35,8 +35,8 @@ def test_a_whole_side(tmp_path: Path) -> None:
     assert dict(side.sampling) == {"temperature": 0.0, "max_tokens": 64}
 
 
-def test_an_empty_file_is_a_side_with_defaults(tmp_path: Path) -> None:
-    side = load_side(write(tmp_path, ""), "http://h")
+def test_a_file_without_keys_is_a_side_with_defaults(tmp_path: Path) -> None:
+    side = load_side(write(tmp_path, "# All by default.\n"), "http://h")
     assert (side.name, side.model, side.system, side.prompt_label) == (
         "side",
         None,
@@ -79,7 +79,7 @@ def test_the_sides_system_message_stands_in_place_of_the_items_own(tmp_path: Pat
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "q"},
     ]
-    plain = load_side(write(tmp_path, ""), "http://h")
+    plain = load_side(write(tmp_path, "# All by default.\n"), "http://h")
     assert plain.messages_for(item)[0] == {"role": "system", "content": "old"}
 
 
