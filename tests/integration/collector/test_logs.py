@@ -5,6 +5,7 @@ import json
 import logging
 import time
 import uuid
+from importlib.resources import files
 from typing import Any
 
 import clickhouse_connect
@@ -18,8 +19,9 @@ from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
+from evenkeel.store import read_query
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls, CallSettler
-from evenkeel_collector.intake.canonical import CheckedBody
+from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
 from tests.fixtures.collector_process import JSON, PROTOBUF, CollectorProcess, wait_for
 from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
@@ -341,20 +343,66 @@ def test_another_tenants_span_with_an_events_ids_is_not_its_span(
     assert asyncio.run(settle(collector)) == []
 
 
+@pytest.mark.parametrize(
+    ("of_event", "of_span", "is_awaited"),
+    [("acme", "other", True), ("acme", "acme", False), ("", "acme", False), ("acme", "", False)],
+)
+def test_an_event_is_awaited_again_unless_a_span_may_be_its_own(
+    of_event: str, of_span: str, is_awaited: bool, collector: CollectorProcess
+) -> None:
+    service = uuid.uuid4().hex
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-z"}
+    spans = trace_request(1, attributes | {"evenkeel.tenant": of_span}, service=service)
+    (span,) = spans.resource_spans[0].scope_spans[0].spans
+    event = logs_request(
+        1, attributes | {"evenkeel.tenant": of_event}, service=service, trace_id=span.trace_id,
+        span_id=span.span_id, event_name="gen_ai.client.inference.operation.details",
+    )  # fmt: skip
+    url = f"{collector.http_url}/v1/traces"
+    assert httpx.post(url, content=spans.SerializeToString(), headers=PROTOBUF).status_code == 200
+    assert send(collector, event.SerializeToString()).status_code == 200
+    found(collector, "logs", service)
+    found(collector, "spans", service)
+    client = collector.client()
+    try:
+        query = read_query(files("evenkeel_collector.intake").joinpath("recent_calls.sql"))
+        sent = {"event": "gen_ai.client.inference.operation.details", "limit": 50_000}
+        traces = {row[1] for row in client.query(query, sent).result_rows}
+    finally:
+        client.close()
+    assert (span.trace_id.hex() in traces) is is_awaited
+
+
+class _Looks(AwaitedCalls):
+    """Counts the settler's looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_begun = 0
+
+    def take_ripe(self, wait_s: float) -> list[AwaitedCall]:
+        self.num_begun += 1
+        return super().take_ripe(wait_s)
+
+
 async def settle(collector: CollectorProcess) -> list[CheckedBody]:
     """Return what the settler of a new process writes to the log for the events in the store."""
     accepted = []
+    looks = _Looks()
 
     async def accept(body: CheckedBody, transport: str) -> None:
         accepted.append(body)
 
     settler = CallSettler(
-        AwaitedCalls(),
+        looks,
         accept,
         lambda: clickhouse_connect.get_client(dsn=collector.query_url, database="evenkeel"),
         wait_s=0.0,
-        look_every_s=60.0,
+        look_every_s=0.01,
     )
-    await asyncio.sleep(1)
+    async with asyncio.timeout(60):
+        # The second one begins once the first is done.
+        while looks.num_begun < 2:
+            await asyncio.sleep(0.02)
     await settler.close()
     return accepted
