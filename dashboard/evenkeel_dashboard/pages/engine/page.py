@@ -164,7 +164,8 @@ def _source_words(data: EngineData) -> str:
         several = ", added up; choose one above" if len(data.engines) > 1 else ""
         words = f"from the metrics of {names_of(data.engines)}{several}; no step records"
     if data.others:
-        words += f"; {names_of(data.others)} also reported: choose it above"
+        how = ": choose it above" if set(data.others) <= set(ENGINES) else ""
+        words += f"; {names_of(data.others)} also reported{how}"
     return words
 
 
