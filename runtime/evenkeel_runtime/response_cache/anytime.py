@@ -12,7 +12,8 @@ from dataclasses import dataclass
 # Prior mass at small rates, because the bounded events are rare: its mean is 1 in 201.
 PRIOR_EVENTS = 0.5
 PRIOR_NON_EVENTS = 100.0
-_PRECISION = 1e-7
+# How far a bound may lie above the exact one.
+PRECISION = 1e-7
 
 
 def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
@@ -35,7 +36,8 @@ def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
 def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
     """Return a bound that holds at all times together with probability at least 1 - `alpha`.
 
-    The largest rate that `log_evidence` does not reject; 1.0 without observations.
+    The largest rate that `log_evidence` does not reject, at most `PRECISION` above it; 1.0 without
+    observations.
 
     Raises:
         ValueError: If `alpha` is not between 0 and 1, or there are more events than seen.
@@ -47,7 +49,7 @@ def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
     num_others = num_seen - num_events
     # Above the observed share, the evidence grows with the rate.
     low, high = num_events / max(1, num_seen), 1.0
-    while high - low > _PRECISION:
+    while high - low > PRECISION:
         middle = (low + high) / 2
         likelihood = num_events * math.log(middle) + num_others * math.log1p(-middle)
         if likelihood > least:

@@ -9,7 +9,7 @@ from evenkeel_collector.commands.collect import COLLECT
 from evenkeel_collector.commands.slo import SLO
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("target", ["1e-999999999", "9" * 50, "nan", "1//2", ""])
 def test_a_target_that_is_no_fraction(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", "windows", "--target", target], [SLO]) == 2

@@ -22,7 +22,7 @@ def test_a_page_stops_checking_for_what_does_not_come() -> None:
     def said(app: AppTest) -> list[str]:
         return [caption.value for caption in app.caption]
 
-    app = AppTest.from_function(script, default_timeout=60).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     assert said(app) == ["nothing yet"]
     app.session_state["checks_for"] = {"it": 59}
     app.run()

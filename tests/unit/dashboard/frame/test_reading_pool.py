@@ -24,7 +24,7 @@ def test_readings_that_were_not_begun_are_dropped_when_the_page_is_left(
     gate: threading.Event,
 ) -> None:
     pool, ran = ReadingPool(at_once=1, at_most=9), []
-    first = pool.begin("a", always, lambda: gate.wait(10))
+    first = pool.begin("a", always, lambda: gate.wait(120))
     left = [pool.begin("a", always, lambda: ran.append("a")) for _ in range(3)]
     other = pool.begin("b", always, lambda: ran.append("b"))
     assert pool.leave("a") == 3
@@ -39,7 +39,7 @@ def test_readings_that_were_not_begun_are_dropped_when_the_page_is_left(
 
 def test_a_reading_whose_page_was_closed_meanwhile_is_dropped(gate: threading.Event) -> None:
     pool, ran = ReadingPool(at_once=1, at_most=9), []
-    pool.begin("a", always, lambda: gate.wait(10))
+    pool.begin("a", always, lambda: gate.wait(120))
     is_open = [True]
     closed = pool.begin("b", lambda: is_open[0], lambda: ran.append("b"))
     is_open[0] = False
@@ -51,7 +51,7 @@ def test_a_reading_whose_page_was_closed_meanwhile_is_dropped(gate: threading.Ev
 
 def test_without_a_place_the_page_reads_when_it_needs_the_answer(gate: threading.Event) -> None:
     pool, readers = ReadingPool(at_once=1, at_most=2), []
-    held = [pool.begin("a", always, lambda: gate.wait(10)) for _ in range(2)]
+    held = [pool.begin("a", always, lambda: gate.wait(120)) for _ in range(2)]
     third = pool.begin("a", always, lambda: readers.append(threading.current_thread()))
     assert readers == []
     third()

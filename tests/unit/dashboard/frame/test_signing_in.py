@@ -26,7 +26,7 @@ def test_signing_out_ends_a_session_whose_cookie_the_page_has_not_seen(
         sign_out_button()
 
     monkeypatch.setenv("EVENKEEL_DASHBOARD_SIGN_IN", "token")
-    app = AppTest.from_function(script, default_timeout=60).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     cookie = app.session_state["cookie"]
     assert sessions().find(cookie) is not None
     app.button[0].click().run()

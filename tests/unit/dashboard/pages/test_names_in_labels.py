@@ -20,7 +20,7 @@ def test_the_name_of_a_span_is_no_markdown() -> None:
         maps = {"attributes": {}, "resource_attributes": {}}
         _show_span([span | words | lists | maps | {"scope_version": "", "time_ns": 0}], "1")
 
-    app = AppTest.from_function(script, default_timeout=60).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     assert not app.exception and not app.markdown
     assert "&lt;b&gt;" in app.get("html")[0].proto.body
 
@@ -32,6 +32,6 @@ def test_the_question_of_a_user_is_no_markdown() -> None:
         row = {"trace_id": "1", "reasons": ["low score"], "time_ms": 0, "corrected": None}
         _show_candidate(row, ("![x](http://a)", "yes"))
 
-    app = AppTest.from_function(script, default_timeout=60).run()
+    app = AppTest.from_function(script, default_timeout=240).run()
     assert not app.exception
     assert app.expander[0].label.startswith(r"\!\[x\]\(http")

@@ -32,6 +32,7 @@ class FlakyServer:
     """Echoes each question, or answers with `speak(system prompt, question)`.
 
     `refusals` apply to the next requests: a status, `None` to break the connection, False for none.
+    After `hold`, nothing is answered any more until the server has gone away.
 
     Args:
         delay_s: Delay before each answer, in seconds.
@@ -48,6 +49,8 @@ class FlakyServer:
         self.num_requests = 0
         self.answered: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._may_answer = threading.Event()
+        self._may_answer.set()
         self._port = 0
         self._server: _Listening | None = None
 
@@ -64,6 +67,15 @@ class FlakyServer:
         server, self._server = self._server, None
         if server is not None:
             server.end()
+        self._may_answer.set()
+
+    def hold(self) -> None:
+        self._may_answer.clear()
+
+    def prepare(self) -> None:
+        """Wait until it is time for an answer."""
+        time.sleep(self.delay_s)
+        self._may_answer.wait()
 
     def __enter__(self) -> FlakyServer:
         self.come_back()
@@ -130,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(refusal, tuple):
             self._send(refusal[0], b"busy", refusal[1])
         else:
-            time.sleep(flaky.delay_s)
+            flaky.prepare()
             turns = {turn["role"]: turn["content"] for turn in body["messages"]}
             self._send(200, spoken(flaky.speak(turns.get("system", ""), turns["user"])))
             flaky.record(f"{turns.get('system', '')}|{turns['user']}")

@@ -42,7 +42,7 @@ def call(server: FlakyServer) -> Call:
 
 
 async def ask(
-    server: FlakyServer, said: list[str], retry_s: float = 30.0, timeout_s: float = 20.0
+    server: FlakyServer, said: list[str], retry_s: float = 30.0, timeout_s: float = 120.0
 ) -> Reply:
     async with PatientClient(1, timeout_s, None, retry_s, said.append) as client:
         return await client.ask(call(server))
@@ -52,11 +52,11 @@ async def test_a_server_that_comes_back_is_waited_for_and_the_wait_is_in_no_late
     server: FlakyServer,
 ) -> None:
     said: list[str] = []
-    async with PatientClient(1, 20.0, None, 30.0, said.append) as client:
+    async with PatientClient(1, 120.0, None, 30.0, said.append) as client:
         assert (await client.ask(call(server))).num_retries == 0
         await asyncio.to_thread(server.go_away)
-        back = asyncio.get_running_loop().call_later(1.0, server.come_back)
         start = time.monotonic()
+        back = asyncio.get_running_loop().call_later(1.0, server.come_back)
         reply = await client.ask(call(server))
         waited_s = time.monotonic() - start
         back.cancel()
@@ -89,7 +89,7 @@ async def test_what_retry_after_asks_for_is_capped_by_the_patience(server: Flaky
     start = time.monotonic()
     with pytest.raises(CannotMeasureError, match=r"paused: http.* has not answered for .*503"):
         await ask(server, [], retry_s=0.3)
-    assert 0.29 < time.monotonic() - start < 10.0
+    assert 0.29 < time.monotonic() - start < 120.0
     assert server.num_requests == 2
 
 
@@ -104,7 +104,7 @@ async def test_a_server_that_stays_away_pauses_the_run(server: FlakyServer) -> N
 async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: FlakyServer) -> None:
     said: list[str] = []
     server.delay_s = 0.5
-    async with PatientClient(2, 20.0, None, 30.0, said.append) as client:
+    async with PatientClient(2, 120.0, None, 30.0, said.append) as client:
         slow = asyncio.create_task(client.ask(call(server)))
         await asyncio.to_thread(wait_until, lambda: server.num_requests == 1)
         server.refusals = [(503, {"Retry-After": "1"})]
@@ -116,7 +116,7 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60.0
+    give_up = time.monotonic() + 120.0
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.01)
@@ -132,9 +132,9 @@ async def test_other_errors_are_the_sides_own(server: FlakyServer, status: int) 
 
 
 async def test_a_time_out_is_the_sides_own(server: FlakyServer) -> None:
-    server.delay_s = 1.0
-    reply = await ask(server, [], timeout_s=0.2)
-    assert reply.error is not None and "0.2 s" in reply.error
+    server.hold()
+    reply = await ask(server, [], timeout_s=3.0)
+    assert reply.error is not None and "within 3 s" in reply.error
     assert server.num_requests == 1
 
 
@@ -207,10 +207,13 @@ def everything() -> set[str]:
 def test_a_server_that_is_gone_in_the_midst_of_a_run_costs_nothing(
     server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    outage_s = 3.0
+
     def leave(number: int) -> None:
         if number == 9:
+            server.hold()
             threading.Thread(target=server.go_away).start()
-            threading.Timer(1.5, server.come_back).start()
+            threading.Timer(outage_s, server.come_back).start()
 
     server.delay_s, server.on_answer = 0.02, leave
     assert main(arguments(server, dataset), [EVAL]) == 0
@@ -218,7 +221,7 @@ def test_a_server_that_is_gone_in_the_midst_of_a_run_costs_nothing(
     record = json.loads(said.out)
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
     assert record["num_interruptions"] == 0
-    assert record["candidate"]["e2e_s"]["p99"] < 1.0, "no wait is in a latency"
+    assert record["candidate"]["e2e_s"]["p99"] < outage_s, "no wait is in a latency"
     assert "retrying for up to" in said.err and "is answering again after" in said.err
     assert set(server.answered) == everything()
 
@@ -228,6 +231,7 @@ def test_a_run_that_pauses_says_with_which_command_it_goes_on(
 ) -> None:
     def leave(number: int) -> None:
         if number == 9:
+            server.hold()
             threading.Thread(target=server.go_away).start()
 
     server.delay_s, server.on_answer = 0.02, leave
@@ -301,7 +305,7 @@ def test_a_secret_in_a_file_stays_as_it_was_given() -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
-    server.delay_s = 0.2
+    server.on_answer = lambda number: server.hold() if number == 5 else None
     process = subprocess.Popen(
         [sys.executable, "-m", "evenkeel", *arguments(server, dataset)],
         stdout=subprocess.PIPE,
@@ -316,7 +320,7 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
             assert time.monotonic() < give_up and process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60.0)
+        out, err = process.communicate(timeout=120.0)
     finally:
         process.kill()
         process.communicate()
@@ -324,7 +328,8 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
     line = err.splitlines()[-1]
     assert line.startswith("evenkeel: stopped; ") and "of 24 answers are saved; resume" in line
     assert "Traceback" not in err
-    server.delay_s = 0.0
+    server.go_away()
+    server.come_back()
     done = subprocess.run(
         [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:]],
         capture_output=True,

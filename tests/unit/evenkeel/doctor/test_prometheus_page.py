@@ -66,7 +66,7 @@ def test_a_long_page_of_nonsense_is_given_up_soon() -> None:
 def test_a_line_that_fools_a_parser_takes_no_time(line: str) -> None:
     began_s = time.process_time()
     page = read_prometheus_page("\n".join([line] * 15))
-    assert time.process_time() - began_s < 2
+    assert time.process_time() - began_s < 10
     assert not page.metrics or line.endswith(" ")
 
 

@@ -63,7 +63,7 @@ def test_processes_that_promote_at_once_lose_no_move(tmp_path: Path) -> None:
             assert mover.stdin is not None
             mover.stdin.write(f"go\n{NUM_MOVES}\n")
             mover.stdin.flush()
-        assert [mover.wait(60.0) for mover in movers] == [0, 0, 0]
+        assert [mover.wait(240.0) for mover in movers] == [0, 0, 0]
     finally:
         for mover in movers:
             mover.kill()

@@ -191,7 +191,7 @@ def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
         await asyncio.sleep(0)
         assert control.costs.shares.count_waiting() == 1
         control.configure(parse_control('mode = "off"\n' + FILE, "test"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await waiting
         for visit in visits:
             control.leave(visit, 210)

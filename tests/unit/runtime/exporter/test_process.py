@@ -70,7 +70,7 @@ def run(pipe: Pipe, collector: Collector, batch_requests: int = 10) -> ExporterC
         counters_fd=counts.file_descriptor,
         batch_requests=batch_requests,
         interval_s=0.0,
-        flush_timeout_s=1.0,
+        flush_timeout_s=120.0,
         max_emissions=10,
     )
     Exporter(config, FrameReader(pipe.read_end), counts, collector.send).run()

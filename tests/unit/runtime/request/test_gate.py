@@ -28,7 +28,7 @@ START = {
 
 
 def make_service(tmp_path: Path, **fields: Any) -> ControlService:
-    classes = {"chat": SloClass(0.5, queue_deadline_s=0.05), "batch": SloClass(30.0)}
+    classes = {"chat": SloClass(60.0, queue_deadline_s=0.05), "batch": SloClass(600.0)}
     config = ControlConfig(classes=classes, **fields)
     file = WatchedFile(tmp_path / "none", lambda _: config, logging.getLogger("tests"))
     return ControlService(AdmissionControl(config, num_slots=1), file, lambda *_: None)

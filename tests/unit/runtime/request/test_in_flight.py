@@ -123,7 +123,7 @@ def test_an_error_of_the_watch_is_recorded(memory: SharedInFlight) -> None:
     )  # type: ignore[list-item]
     failing.start()
     try:
-        assert has_failed.wait(10)
+        assert has_failed.wait(120)
     finally:
         failing.close()
 

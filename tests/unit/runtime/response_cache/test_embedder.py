@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Coroutine
 from threading import Event
 from time import thread_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,32 +57,53 @@ def test_what_finds_enough_is_not_limited(finds_in_100: int, is_limited: bool) -
     assert PAID_BY_A_FIND == 10
 
 
-async def test_texts_that_are_ready_in_time_are_returned_and_the_others_dropped() -> None:
-    hung, begun = Event(), Event()
+class HeldLoop(asyncio.SelectorEventLoop):
+    """No limit passes in it before `let_go`; then all that were set pass at once."""
+
+    is_held = True
+
+    def time(self) -> float:
+        return 0.0 if self.is_held else 3600.0 + super().time()
+
+    def let_go(self) -> None:
+        """Let the time pass; thread-safe."""
+        self.call_soon_threadsafe(setattr, self, "is_held", False)
+
+
+def run_held(loop: HeldLoop, scenario: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario)
+
+
+def test_texts_that_are_ready_in_time_are_returned_and_the_others_dropped() -> None:
+    loop, hung, limit_s = HeldLoop(), Event(), 0.05
     seen: list[str] = []
 
     def encode(text: str) -> Vector:
         seen.append(text)
         if text == "slow":
-            begun.set()
-            assert hung.wait(60)
+            time.sleep(2 * limit_s)
+            loop.let_go()
+            assert hung.wait(600)
         return vector(text)
 
-    embedder = Embedder(encode, limit_s=1.5)
-    embedded = await embedder.embed(["fast", "slow", "after"])
-    assert [v[0] for v in embedded.vectors] == [4]
-    assert embedded.outcome == "late"
-    # At once: nothing is queued behind it.
-    assert (await embedder.embed(["next"])).outcome == "queue_full"
-    assert begun.wait(60)
-    hung.set()
-    async with asyncio.timeout(60):
-        while (again := await embedder.embed(["again"])).outcome != "done":
-            await asyncio.sleep(0.01)
-    assert [v[0] for v in again.vectors] == [5]
-    # On a busy machine some may be late themselves; nothing behind the slow one is embedded.
-    assert set(seen) == {"fast", "slow", "again"}
-    embedder.close()
+    async def scenario() -> None:
+        embedder = Embedder(encode, limit_s, Spendings())
+        embedded = await embedder.embed(["fast", "slow", "after"])
+        assert [v[0] for v in embedded.vectors] == [4]
+        assert embedded.outcome == "late"
+        # At once: nothing is queued behind it.
+        assert (await embedder.embed(["next"])).outcome == "queue_full"
+        hung.set()
+        async with asyncio.timeout(120):
+            while (again := await embedder.embed(["again"])).outcome != "done":
+                await asyncio.sleep(0.01)
+        assert [v[0] for v in again.vectors] == [5]
+        # On a busy machine some may be late themselves; nothing behind the slow one is embedded.
+        assert set(seen) == {"fast", "slow", "again"}
+        embedder.close()
+
+    run_held(loop, scenario())
 
 
 class Spendings(EmbeddingBudget):
@@ -93,23 +117,27 @@ class Spendings(EmbeddingBudget):
         self.taken_s.append(cost_s)
 
 
-async def test_what_is_late_costs_its_limit_or_its_computing_whichever_is_more() -> None:
-    budget, hung = Spendings(), Event()
+def test_what_is_late_costs_its_limit_or_its_computing_whichever_is_more() -> None:
+    budget, loop, hung = Spendings(), HeldLoop(), Event()
 
     def encode(text: str) -> Vector:
-        assert hung.wait(60)
+        loop.let_go()
+        assert hung.wait(600)
         until_s = thread_time() + 0.05
         while thread_time() < until_s:
             pass
         return vector(text)
 
-    embedder = Embedder(encode, 0.02, budget)
-    assert (await embedder.embed(["slow"])).outcome == "late"
-    hung.set()
-    async with asyncio.timeout(60):
-        while len(budget.taken_s) < 2:
-            await asyncio.sleep(0.01)
-    embedder.close()
+    async def scenario() -> None:
+        embedder = Embedder(encode, 0.02, budget)
+        assert (await embedder.embed(["slow"])).outcome == "late"
+        hung.set()
+        async with asyncio.timeout(120):
+            while len(budget.taken_s) < 2:
+                await asyncio.sleep(0.01)
+        embedder.close()
+
+    run_held(loop, scenario())
     assert budget.taken_s[0] == 0.02
     assert sum(budget.taken_s) == pytest.approx(0.05, abs=0.02)
 
@@ -120,7 +148,7 @@ async def test_what_fails_costs_what_it_computed() -> None:
     def encode(text: str) -> Vector:
         raise ValueError(text)
 
-    embedder = Embedder(encode, 10, budget)
+    embedder = Embedder(encode, 120, budget)
     with pytest.raises(ValueError, match="text"):
         await embedder.embed(["text"])
     embedder.close()

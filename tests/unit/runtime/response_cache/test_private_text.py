@@ -95,14 +95,19 @@ def test_a_long_text_takes_no_long_time(part: str) -> None:
     started = time.process_time()
     PrivateText().find_personal(text)
     PrivateText().is_about_asker(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
     "part", ["!", ".", "?,", " ", "\n", "…-", "! ", "order ", "hi,", "hi" + "!" * 9]
 )
 def test_a_run_of_punctuation_takes_no_long_time(part: str) -> None:
-    text = "I order" + part * (20_000 // len(part))
-    started = time.process_time()
-    assert PrivateText().is_about_asker(text)
-    assert time.process_time() - started < 2
+    """Four times as much takes about four times as long, and not sixteen times."""
+
+    def took_s(num_chars: int) -> float:
+        text = "I order" + part * (num_chars // len(part))
+        started = time.process_time()
+        assert PrivateText().is_about_asker(text)
+        return time.process_time() - started
+
+    assert took_s(40_000) < 9 * max(took_s(10_000), 0.05)

@@ -47,7 +47,7 @@ class SlowEncoder:
 
     def encode(self, text: str) -> Vectors:
         self.texts.append(text)
-        assert self._hangs_on not in text or self.opened.wait(60)
+        assert self._hangs_on not in text or self.opened.wait(600)
         return self._encoder.encode(text)
 
 
@@ -147,9 +147,9 @@ def encoder() -> Iterator[SlowEncoder]:
 async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
     mode: HitMode, encoder: SlowEncoder
 ) -> None:
-    server = Server(mode, encoder, 0.05)
+    server = Server(mode, encoder, 1.0)
     await server.know("How do I return an item?")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await asyncio.gather(*(server.ask(f"{ASKED} And {n} more?") for n in range(40)))
         await server.settle()
     counts = server.cache.counts
@@ -170,7 +170,7 @@ async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
     assert reasons == {"embedding_late", "embedding_queue_full"}
     # The ledger has it, except if the lookup ran concurrently with the model.
     held = [seen.holds.get(Cause.HOST_CACHE, 0.0) for seen in server.notebook.seen]
-    assert (max(held) >= 0.05) is (mode is HitMode.SERVE)
+    assert (max(held) >= 1.0) is (mode is HitMode.SERVE)
     await server.cache.close()
 
 
@@ -254,7 +254,7 @@ async def test_a_response_does_not_wait_for_a_comparison_and_its_record_does() -
     server = Server(HitMode.SERVE, encoder, 10)
     await server.know("How do I return an item?")
     server.model.text = "Within a month, send it back."
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await server.ask(ASKED)
         while len(encoder.texts) < 3:  # The questions, and the first of the answers.
             await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ class Gate:
 
     def __call__(self) -> str:
         self.begun.set()
-        assert self.opened.wait(60)
+        assert self.opened.wait(600)
         return "done"
 
 
@@ -33,7 +33,7 @@ def gate() -> Iterator[Gate]:
 async def begin(worker: Worker, gate: Gate) -> asyncio.Future[str]:
     running = worker.submit(gate)
     assert running is not None
-    assert await asyncio.to_thread(gate.begun.wait, 60)
+    assert await asyncio.to_thread(gate.begun.wait, 120)
     return running
 
 
