@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 # How long an example takes is a matter of the machine; `timeout` ends what hangs.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# httpx gives up after 5 s, too soon on a busy machine. Only tests about waiting say how long.
+for wait in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, wait, 120.0)
 
 ROOT = Path(__file__).parents[1]
 

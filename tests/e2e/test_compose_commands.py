@@ -58,7 +58,7 @@ def platform(tmp_path: Path) -> Iterator[tuple[Path, Ports]]:
     folder, ports = tmp_path / "demo", Ports(free_offset())
     folder.mkdir()
     writing = run("files", folder, ports)
-    writing.communicate(timeout=120)
+    writing.communicate(timeout=300)
     assert writing.returncode == 0
     with ExitStack() as stack:
         for service, more in (
@@ -68,7 +68,7 @@ def platform(tmp_path: Path) -> Iterator[tuple[Path, Ports]]:
             ("dashboard", ("--port", str(ports.dashboard))),
         ):  # fmt: skip
             process = run(service, folder, ports, *more)
-            stack.callback(process.communicate, timeout=120)
+            stack.callback(process.communicate, timeout=300)
             stack.callback(process.terminate)
         for url in (
             f"http://127.0.0.1:{ports.otlp_http}/readyz",

@@ -59,7 +59,7 @@ def connections(url: str, num: int, start: bytes) -> Iterator[list[socket.socket
     with contextlib.ExitStack() as stack:
         opened = []
         for _ in range(num):
-            sock = socket.create_connection((parts.hostname, parts.port), timeout=30)
+            sock = socket.create_connection((parts.hostname, parts.port), timeout=120)
             opened.append(stack.enter_context(sock))
             with contextlib.suppress(OSError):
                 sock.sendall(start)
@@ -75,7 +75,7 @@ def status_of(sock: socket.socket) -> int:
 
 
 def metric(collector: CollectorProcess, name: str) -> float:
-    text = httpx.get(f"{collector.http_url}/metrics", timeout=30).text
+    text = httpx.get(f"{collector.http_url}/metrics", timeout=120).text
     values = [line.split()[-1] for line in text.splitlines() if line.startswith(name)]
     return sum(map(float, values))
 
@@ -96,7 +96,7 @@ def test_half_open_connections_stop_nobody(
     with connections(getattr(crowded, port), NUM_HALF_OPEN, start):
         body = trace_request(service=service).SerializeToString()
         assert post(crowded, body, PROTOBUF).status_code == 200
-        wait_for(lambda: is_stored(crowded, service), 60)
+        wait_for(lambda: is_stored(crowded, service))
     assert metric(crowded, 'evenkeel_collector_connections_closed_total{port="') > 0
 
 
@@ -104,11 +104,11 @@ def test_half_open_connections_of_grpc_stop_nobody(crowded: CollectorProcess) ->
     with connections(crowded.grpc_url, NUM_HALF_OPEN, b""):
         body = trace_request(service="beside grpc").SerializeToString()
         assert post(crowded, body, PROTOBUF).status_code == 200
-        wait_for(lambda: is_stored(crowded, "beside grpc"), 60)
+        wait_for(lambda: is_stored(crowded, "beside grpc"))
     with grpc.insecure_channel(urlsplit(crowded.grpc_url).netloc) as channel:
         export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
         body = trace_request(service="over grpc").SerializeToString()
-        export(body, wait_for_ready=True, timeout=60)
+        export(body, wait_for_ready=True, timeout=120)
 
 
 def test_the_log_gets_a_descriptor_while_every_connection_is_taken(
@@ -122,7 +122,7 @@ def test_the_log_gets_a_descriptor_while_every_connection_is_taken(
             service = f"segment {number}"
             body = trace_request(service=service).SerializeToString()
             assert post(crowded, body, PROTOBUF).status_code == 200
-            wait_for(lambda service=service: is_stored(crowded, service), 60)
+            wait_for(lambda service=service: is_stored(crowded, service))
 
 
 def test_connections_that_stall_are_closed(impatient: CollectorProcess) -> None:
@@ -173,7 +173,8 @@ def test_an_answer_that_comes_before_the_body_is_whole_is_read(
 
 def test_a_busy_connection_outlives_many_that_wait(crowded: CollectorProcess) -> None:
     query = "SELECT sleepEachRow(0.1) FROM numbers(20) SETTINGS max_block_size = 1"
-    with contextlib.closing(HTTPConnection(urlsplit(crowded.query_url).netloc, timeout=60)) as busy:
+    address = urlsplit(crowded.query_url).netloc
+    with contextlib.closing(HTTPConnection(address, timeout=120)) as busy:
         # Once it has been answered it is not among those that never were, however busy we are.
         busy.request("GET", "/ping")
         assert busy.getresponse().read()
@@ -203,6 +204,6 @@ def test_tls_handshakes_that_never_end_stop_nobody(tmp_path: Path) -> None:
             content=trace_request().SerializeToString(),
             headers=PROTOBUF,
             verify=False,
-            timeout=60,
+            timeout=120,
         )
         assert answer.status_code == 200

@@ -189,7 +189,7 @@ def test_a_collector_starts_on_a_ruined_log_and_stores_all_that_is_intact(tmp_pa
         assert answer.status_code == 200
         intact["sent"] = 3
         # The rollups come last.
-        wait_for(lambda: dict(collector.rows(rolled)) == intact, timeout_s=60)
+        wait_for(lambda: dict(collector.rows(rolled)) == intact)
         assert dict(collector.rows(stored)) == intact
         metrics = httpx.get(f"{collector.http_url}/metrics").text
         assert "evenkeel_collector_segments_damaged_total 14.0" in metrics
@@ -228,7 +228,7 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
                 content=logs_request(3, service=f"logs-{number}").SerializeToString(),
                 headers={"content-type": "application/x-protobuf"},
             ).raise_for_status()
-        wait_for(lambda: holds(tmp_path / "log", b"logs-1"), 60)
+        wait_for(lambda: holds(tmp_path / "log", b"logs-1"))
         for text in (b"name-0", b"logs-0"):
             (path,) = (
                 each
@@ -238,7 +238,7 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
             with path.open("r+b") as file:
                 file.seek(file.read().index(text))
                 file.write(text[:4].upper())
-        wait_for(lambda: "log segment damaged" in collector.stderr(), timeout_s=60)
+        wait_for(lambda: "log segment damaged" in collector.stderr())
     finally:
         collector.kill()
     (tmp_path / "evenkeel.toml").write_text("")

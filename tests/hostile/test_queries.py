@@ -85,7 +85,7 @@ def collector(folder: Path) -> Iterator[CollectorProcess]:
 
 @pytest.fixture(scope="module")
 def http(collector: CollectorProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=collector.query_url, timeout=60) as client:
+    with httpx.Client(base_url=collector.query_url, timeout=120) as client:
         yield client
 
 
@@ -294,7 +294,7 @@ def test_no_query_ends_anothers(collector: CollectorProcess, http: httpx.Client)
     slow = "SELECT count() FROM numbers(3000000000000) WHERE sipHash64(number) % 7 = 3"
 
     def wait_in_vain() -> None:
-        with httpx.Client(base_url=collector.query_url, timeout=60) as other:
+        with httpx.Client(base_url=collector.query_url, timeout=120) as other:
             codes.append(code(ask(other, slow, max_execution_time="8")))
 
     asking = threading.Thread(target=wait_in_vain)

@@ -200,7 +200,7 @@ def refusals(words: Sequence[str], folder: Path) -> dict[str, tuple[int, str]]:
     child = os.fork()
     if not child:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(60)
+        signal.alarm(600)
         sys.stdout = open(os.devnull, "w")
         for make in WRONG:
             wrong = folder / make.__name__ / WRONG_NAME

@@ -91,7 +91,7 @@ def test_other_paths_and_methods(
 
 def call_grpc(collector: CollectorProcess, method: str, body: bytes, **options: Any) -> bytes:
     with grpc.insecure_channel(collector.grpc_url.removeprefix("http://")) as channel:
-        return bytes(channel.unary_unary(method)(body, timeout=10, **options))
+        return bytes(channel.unary_unary(method)(body, timeout=120, **options))
 
 
 def test_grpc_answers_an_empty_message_also_to_gzip(collector: CollectorProcess) -> None:

@@ -55,7 +55,7 @@ EXPORTERS_COLUMNS = {
 def send(
     collector: CollectorProcess, body: bytes, headers: dict[str, str] = PROTOBUF
 ) -> httpx.Response:
-    return httpx.post(f"{collector.http_url}/v1/logs", content=body, headers=headers, timeout=60)
+    return httpx.post(f"{collector.http_url}/v1/logs", content=body, headers=headers, timeout=120)
 
 
 def found(collector: CollectorProcess, table: str, service: str, num: int = 1) -> list[Any]:
@@ -64,7 +64,7 @@ def found(collector: CollectorProcess, table: str, service: str, num: int = 1) -
     sql = f"SELECT * FROM {table} WHERE {name} = {{s:String}}"
     client = collector.client()
     try:
-        wait_for(lambda: len(client.query(sql, {"s": service}).result_rows) >= num, 30)
+        wait_for(lambda: len(client.query(sql, {"s": service}).result_rows) >= num)
         rows = list(client.query(sql, {"s": service}).named_results())
     finally:
         client.close()
@@ -164,7 +164,7 @@ def test_an_odd_record_is_a_row_that_says_what_was_sent(
     if wanted_ns is not None:
         assert abs(row["Timestamp"].timestamp() - wanted_ns / SECOND) < 0.001
     else:
-        assert abs(row["Timestamp"].timestamp() - now_ns / SECOND) < 60
+        assert abs(row["Timestamp"].timestamp() - now_ns / SECOND) < 600
     assert {name: row[name] for name in expected} == expected
     if refused:
         assert collector.rows(count, {"r": refused}) == [(before[0][0] + 1,)]
@@ -238,7 +238,7 @@ def test_a_session_of_claude_code_is_requests_and_tool_calls(collector: Collecto
         "SELECT num_requests, num_tools, num_tool_errors FROM sessions"
         " WHERE session_id = {s:String}"
     )
-    wait_for(lambda: collector.rows(session, {"s": done["session_id"]}) == [(2, 1, 1)], 30)
+    wait_for(lambda: collector.rows(session, {"s": done["session_id"]}) == [(2, 1, 1)])
 
 
 def test_a_session_of_codex_is_requests_and_tool_calls(collector: CollectorProcess) -> None:
@@ -400,7 +400,7 @@ async def settle(collector: CollectorProcess) -> list[CheckedBody]:
         wait_s=0.0,
         look_every_s=0.01,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         # The second one begins once the first is done.
         while looks.num_begun < 2:
             await asyncio.sleep(0.02)

@@ -116,7 +116,7 @@ def test_the_sdks_metrics_are_rows(collector: CollectorProcess, transport: str) 
     assert ttft["sum"] == pytest.approx(3.3)
     assert sum(ttft["bucket_counts"]) == 3
     assert len(ttft["bucket_counts"]) == len(ttft["bounds"]) + 1
-    assert abs(ttft["start_time"].timestamp() - time.time()) < 60
+    assert abs(ttft["start_time"].timestamp() - time.time()) < 600
 
 
 def test_json_and_wrong_bodies(collector: CollectorProcess) -> None:

@@ -44,7 +44,7 @@ def store_something(collector: CollectorProcess) -> None:
     done = httpx.post(
         f"{collector.http_url}/api/silence",
         json={"slo": "support-ttft", "duration": "1h", "comment": "test", "by": "ann"},
-        timeout=30,
+        timeout=120,
     )
     assert done.status_code == httpx.codes.OK, done.text
 

@@ -81,12 +81,12 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProc
             for path, body in recorded(name):
                 answer = httpx.post(collector.http_url + path, content=body, headers=JSON)
                 assert answer.status_code == 200, answer.text
-        wait_for(lambda: collector.rows("SELECT count() >= 1 FROM requests") == [(1,)], 30)
+        wait_for(lambda: collector.rows("SELECT count() >= 1 FROM requests") == [(1,)])
         held = (
             "SELECT count() FROM held_requests WHERE (trace_id, span_id) NOT IN"
             " (SELECT trace_id, span_id FROM settled_requests)"
         )
-        wait_for(lambda: collector.rows(held) == [(0,)], 60)
+        wait_for(lambda: collector.rows(held) == [(0,)])
         yield collector
 
 

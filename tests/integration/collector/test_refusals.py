@@ -125,7 +125,7 @@ def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
             nonlocal acknowledged
             for _ in range(times):
                 body = trace_request(40, REQUEST).SerializeToString()
-                answer = httpx.post(url, content=body, headers=PROTOBUF, timeout=10)
+                answer = httpx.post(url, content=body, headers=PROTOBUF, timeout=120)
                 answers.append(answer.status_code)
                 acknowledged += answer.status_code == 200
                 if answer.status_code == 503:

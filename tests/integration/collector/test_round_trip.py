@@ -140,7 +140,7 @@ def test_a_span_of_the_sdk_is_in_spans_requests_and_rollups(
         "is_time_clamped": False,
     }
     assert {name: stored[name] for name in expected} == expected
-    assert abs(stored["time"].timestamp() - time.time()) < 60
+    assert abs(stored["time"].timestamp() - time.time()) < 600
 
     (span,) = client.query(
         "SELECT * FROM spans WHERE TraceId = {trace_id:String}", parameters={"trace_id": trace_id}
@@ -320,4 +320,4 @@ def test_many_days_in_one_request_do_not_reject_it(collector: CollectorProcess) 
     )
     assert post(collector, body, PROTOBUF).status_code == 200
     sql = "SELECT count() FROM spans WHERE ServiceName = 'days'"
-    wait_for(lambda: collector.rows(sql) == [(200,)], timeout_s=60)
+    wait_for(lambda: collector.rows(sql) == [(200,)])

@@ -1,7 +1,6 @@
 """The collector in front of a ClickHouse server, also one that goes away under load."""
 
 import io
-import socket
 import threading
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from evenkeel_collector.store.storage import insert_segment, open_server
 from tests.fixtures.clickhouse_server import ClickHouseServer, clickhouse_server
 from tests.fixtures.collector_process import running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.served_model import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -28,9 +28,7 @@ COUNTS = (
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    return free_port()
 
 
 def wait_for_exactly(server: ClickHouseServer, num_spans: int) -> None:

@@ -311,7 +311,7 @@ def test_an_id_of_10_kilobytes_is_replaced_by_its_hash(store: Sessions) -> None:
 def test_a_session_is_open_until_half_an_hour_has_passed(store: Sessions) -> None:
     now_s = (time.time_ns() - BEGIN) / S
     store.request(now_s - OPEN_S - 30, now_s - OPEN_S - 20, "over", "header")
-    store.request(now_s - OPEN_S + 10, now_s - OPEN_S + 20, "open", "header")
+    store.request(now_s - OPEN_S + 290, now_s - OPEN_S + 300, "open", "header")
     store.send()
     found = {row["session_id"]: bool(row["is_open"]) for row in store.rows()}
     assert found == {"over": False, "open": True}

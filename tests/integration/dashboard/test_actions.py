@@ -218,7 +218,7 @@ def test_a_ticket_that_was_made_up_is_no_session(guarded: Guarded) -> None:
 
 def test_a_tenant_sees_only_its_own(guarded: Guarded, browser: Browser) -> None:
     page = browser.new_page()
-    page.goto(f"{guarded.dashboard_url}/explore?range=1h&live=off&sql=SELECT+tenant+FROM+requests+"
+    page.goto(f"{guarded.dashboard_url}/explore?range=6h&live=off&sql=SELECT+tenant+FROM+requests+"
               "GROUP+BY+tenant")  # fmt: skip
     page.get_by_label("token").fill(TENANT_TOKEN)
     page.get_by_role("button", name="Sign in").click()
@@ -242,7 +242,7 @@ def test_who_signs_in_next_is_not_shown_what_was_read_before(
     counts = []
     for token in ("reader", TENANT_TOKEN):
         page = browser.new_page()
-        page.goto(f"{guarded.dashboard_url}/latency?range=1h&live=off&by=tenant")
+        page.goto(f"{guarded.dashboard_url}/latency?range=6h&live=off&by=tenant")
         page.get_by_label("token").fill(token)
         page.get_by_role("button", name="Sign in").click()
         rows = page.locator(".st-key-card-cohorts tbody tr")
@@ -299,7 +299,7 @@ def test_people_sign_in_with_their_provider(
 ) -> None:
     context = browser.new_context()
     page = context.new_page()
-    page.goto(f"{with_provider}/latency?range=1h&live=off")
+    page.goto(f"{with_provider}/latency?range=6h&live=off")
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name=email).click()
     expect(page.get_by_text(seen)).to_be_visible()

@@ -160,7 +160,7 @@ def test_charts_stand_under_each_other_and_share_their_crosshair(
     expect(page.locator(".ek-said")).to_have_count(1)
     page.mouse.move(0, 0)
     expect(page.locator(".ek-cursor")).to_have_count(0)
-    page.goto(f"{platform.dashboard_url}/?range=1h&live=off")
+    page.goto(f"{platform.dashboard_url}/?range=6h&live=off")
     expect(
         page.locator(".ek-key").get_by_text(re.compile("(page|ticket) firing")).first
     ).to_be_visible()

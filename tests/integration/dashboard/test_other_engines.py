@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 
 import clickhouse_connect
 import httpx
@@ -26,6 +27,7 @@ SELECT (SELECT uniqExact(time, service) FROM engine_state WHERE time < toDateTim
 DAYS = {"sglang": 20, "tgi": 19, "both": 18, "opentelemetry": 17}
 
 
+@cache
 def at_ns(which: str) -> int:
     """Return the time of some engines' data: each has a day of its own."""
     day_s = int(time.time()) // 86_400 * 86_400 - DAYS[which] * 86_400

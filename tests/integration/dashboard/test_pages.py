@@ -45,7 +45,7 @@ def test_three_clicks_from_a_burning_slo_to_the_cause(
     platform: Platform, browser: Browser, width: int
 ) -> None:
     # The current range: SLOs are evaluated since the platform started, after the simulation.
-    page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off", width=width)
+    page = opened(browser, f"{platform.dashboard_url}/?range=6h&live=off", width=width)
     page.locator(".ek-slo a", has_text=SLO).click()
     expect(page.get_by_text("Who burned it")).to_be_visible()
     expect(page.locator(".st-key-card-burners").get_by_text("qwen3-32b")).to_be_visible()
@@ -70,7 +70,7 @@ def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
     platform: Platform, browser: Browser, scheme: str
 ) -> None:
     page = browser.new_page(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
-    page.goto(f"{platform.dashboard_url}/?range=1h&live=off")
+    page.goto(f"{platform.dashboard_url}/?range=6h&live=off")
     page.evaluate(
         "() => { window.clicks = 0; addEventListener('click', () => window.clicks++, true);"
         " addEventListener('wheel', () => window.clicks += 100, true) }"
@@ -99,7 +99,7 @@ def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
 
 def test_the_whole_banner_and_card_lead_to_the_slo(platform: Platform, browser: Browser) -> None:
     for place in (".ek-verdict", f".ek-slo:has-text('{SLO}')"):
-        page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off")
+        page = opened(browser, f"{platform.dashboard_url}/?range=6h&live=off")
         box = page.locator(place).first.bounding_box()
         assert box is not None
         page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] - 8)
@@ -276,7 +276,7 @@ def test_explore_pages_and_orders_by_a_header(platform: Platform, browser: Brows
 
 
 def test_a_cohort_that_burned_leads_to_its_requests(platform: Platform, browser: Browser) -> None:
-    page = opened(browser, f"{platform.dashboard_url}/slo?range=1h&live=off")
+    page = opened(browser, f"{platform.dashboard_url}/slo?range=6h&live=off")
     expect(page.get_by_text("its error budget").first).to_be_visible()
     expect(page.get_by_text("What would help:")).to_be_visible()
     burners = page.locator(".st-key-card-burners")
@@ -288,7 +288,7 @@ def test_a_cohort_that_burned_leads_to_its_requests(platform: Platform, browser:
 
 
 def test_an_alert_leads_to_its_worst_example(platform: Platform, browser: Browser) -> None:
-    page = opened(browser, f"{platform.dashboard_url}/alerts?range=1h&live=off")
+    page = opened(browser, f"{platform.dashboard_url}/alerts?range=6h&live=off")
     card = page.locator(".st-key-card-alert-0")
     for question in ("What", "Who", "Why", "Do"):
         expect(card.get_by_role("heading", name=question, exact=True)).to_be_visible()

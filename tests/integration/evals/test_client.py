@@ -154,15 +154,16 @@ async def test_a_chunk_that_is_cut_is_no_answer() -> None:
 async def test_a_server_that_never_ends_is_timed_out() -> None:
     async def behaviour(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
-        for _i in range(100):
+        while True:
             writer.write(TOKEN)
             await writer.drain()
             await asyncio.sleep(0.05)
 
-    reply = await ask(behaviour, timeout_s=0.4)
-    assert reply.error == "no complete answer within 0.4 s"
-    assert (reply.has_timed_out, reply.e2e_s) == (True, 0.4)
-    assert reply.tpot_s is not None and 0.05 <= reply.tpot_s <= 0.4
+    reply = await ask(behaviour, timeout_s=4.0)
+    assert reply.error == "no complete answer within 4 s"
+    assert (reply.has_timed_out, reply.e2e_s) == (True, 4.0)
+    # Of the tokens that came: what waited on the way comes faster than it was sent.
+    assert reply.tpot_s is not None and 0.01 <= reply.tpot_s <= 4.0
 
 
 async def test_a_connection_survives_an_error_for_the_next_call() -> None:

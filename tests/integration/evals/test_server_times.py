@@ -42,7 +42,7 @@ def test_times_come_by_trace_and_only_of_the_run(collector: CollectorProcess) ->
     a, b = send(collector, "r1-A", 0.3), send(collector, "r1-B", 0.5)
     send(collector, "r1-warm-up", 0.9)
     broken = send(collector, "r1-B", None)
-    found = read_server_times(collector.query_url, "r1", start_ns, {a, b})
+    found = read_server_times(collector.query_url, "r1", start_ns, {a, b}, 120.0)
     assert found == {
         a: ServerTimes(0.01, 0.02, 0.3, 7, engine_s=0.3, num_devices=2),
         b: ServerTimes(0.01, 0.02, 0.5, 7, engine_s=0.5, num_devices=2),

@@ -73,9 +73,9 @@ async def open_shared(redis: RedisProcess, request: pytest.FixtureRequest) -> As
 async def test_what_is_written_is_read_replaced_and_deleted(open_backend: Open) -> None:
     backend = open_backend(10_000)
     assert await backend.read([]) == []
-    assert list(await backend.write("a", b"\x00\xff", 60, ["t"])) == []
+    assert list(await backend.write("a", b"\x00\xff", 600, ["t"])) == []
     assert await backend.read(["a", "unknown"]) == [b"\x00\xff", None]
-    await backend.write("a", b"again", 60, ["t"])
+    await backend.write("a", b"again", 600, ["t"])
     assert await backend.read(["a"]) == [b"again"]
     assert (await backend.measure()).entries == 1
     assert await backend.delete(["a", "unknown"]) == 1
@@ -87,10 +87,10 @@ async def test_what_is_written_is_read_replaced_and_deleted(open_backend: Open) 
 async def test_the_limit_holds_and_the_least_recently_read_goes_first(open_backend: Open) -> None:
     backend = open_backend(4000)
     for name in "abc":
-        assert list(await backend.write(name, name.encode() * 1000, 60, ["t"])) == []
+        assert list(await backend.write(name, name.encode() * 1000, 600, ["t"])) == []
         await asyncio.sleep(0.002)
     assert await backend.read(["a"]) == [b"a" * 1000]
-    evicted = list(await backend.write("d", b"d" * 2000, 60, ["t"]))
+    evicted = list(await backend.write("d", b"d" * 2000, 600, ["t"]))
     assert evicted[0] == "b" and not {"a", "d"} & set(evicted)
     assert await backend.read(["a", "b", "d"]) == [b"a" * 1000, None, b"d" * 2000]
     assert await backend.find_tagged("t") == sorted({*"abcd"} - set(evicted))
@@ -98,8 +98,8 @@ async def test_the_limit_holds_and_the_least_recently_read_goes_first(open_backe
 
 async def test_what_never_fits_replaces_nothing_else(open_backend: Open) -> None:
     backend = open_backend(4000)
-    await backend.write("a", b"a" * 1000, 60, [])
-    assert "x" in list(await backend.write("x", b"x" * 100_000, 60, []))
+    await backend.write("a", b"a" * 1000, 600, [])
+    assert "x" in list(await backend.write("x", b"x" * 100_000, 600, []))
     assert await backend.read(["x"]) == [None]
 
 
@@ -114,8 +114,8 @@ async def test_entries_expire(open_backend: Open) -> None:
 
 async def test_what_is_tagged_is_found(open_backend: Open) -> None:
     backend = open_backend(10_000)
-    await backend.write("a", b"a", 60, ["t", "u"])
-    await backend.write("b", b"b", 60, ["t"])
+    await backend.write("a", b"a", 600, ["t", "u"])
+    await backend.write("b", b"b", 600, ["t"])
     assert await backend.find_tagged("u") == ["a"]
     assert await backend.find_tagged("t") == ["a", "b"]
     assert await backend.find_tagged("v") == []
@@ -128,7 +128,7 @@ async def test_what_is_tagged_is_found(open_backend: Open) -> None:
 async def test_many_entries_are_found_and_deleted(open_backend: Open) -> None:
     backend = open_backend(8 << 20)
     for number in range(1100):
-        await backend.write(f"entry {number}", b"x", 60, ["t"])
+        await backend.write(f"entry {number}", b"x", 600, ["t"])
     found = await backend.find_tagged("t")
     assert len(found) == len(await backend.find_all()) == 1100
     assert await backend.delete(found) == 1100
@@ -162,7 +162,7 @@ async def test_rubbish_in_a_shared_storage_is_deleted(open_shared: Open) -> None
     backend = open_shared(1 << 20)
     cache = ResponseCache(SERVING, backend, None, AuditLog(None))
     asked = question()
-    await backend.write(asked.id, b"\xc1rubbish", 60, [])
+    await backend.write(asked.id, b"\xc1rubbish", 600, [])
     assert await cache.find_exact(asked) is None
     assert cache.counts.errors == {"corrupt_entry": 1}
     assert await backend.read([asked.id]) == [None]
@@ -185,7 +185,7 @@ async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def test_a_storage_that_is_down_is_said_once_and_not_waited_for(
     kind: str, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = None
+    server, limit_s = None, 0.5
     if fault == "nobody":
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -194,10 +194,10 @@ async def test_a_storage_that_is_down_is_said_once_and_not_waited_for(
         server = await asyncio.start_server(_hang if fault == "hangs" else _refuse, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
     if kind == "redis":
-        backend: Backend = RedisBackend(f"redis://127.0.0.1:{port}/0", "test", 4000, 0.2)
+        backend: Backend = RedisBackend(f"redis://127.0.0.1:{port}/0", "test", 4000, limit_s)
     else:
-        client = connect(f"http://127.0.0.1:{port}", None, 0.2)
-        backend = QdrantBackend(client, "test", 4000, 0.2)
+        client = connect(f"http://127.0.0.1:{port}", None, limit_s)
+        backend = QdrantBackend(client, "test", 4000, limit_s)
     cache = ResponseCache(SERVING, backend, None, AuditLog(None))
     asked = question()
     began_s = time.monotonic()
@@ -206,8 +206,8 @@ async def test_a_storage_that_is_down_is_said_once_and_not_waited_for(
             assert await cache.find_exact(asked) is None
             assert not await cache.keep(asked, entry(asked), None)
         await cache.follow_others()
-    # One time-out, then it is left alone for a while.
-    assert time.monotonic() - began_s < 4
+    # One time-out, then it is left alone for a while: waited for each time, it took twice as long.
+    assert time.monotonic() - began_s < 50 * limit_s
     assert cache.counts.errors == {"backend": 101}
     assert len([r for r in caplog.records if r.name.startswith("evenkeel")]) == 1
     with pytest.raises(BackendError):
@@ -216,7 +216,7 @@ async def test_a_storage_that_is_down_is_said_once_and_not_waited_for(
     if server is not None:
         server.close()
         # Let the connections end before the loop does.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(asyncio.all_tasks()) > 1:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)

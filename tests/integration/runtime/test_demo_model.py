@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from evenkeel_runtime.adapter.small_machine import EXECUTOR
 from evenkeel_runtime.demo_model.checkpoint import draft_path, target_path
+from tests.fixtures.served_model import free_port
 from tools.demo_model.accuracy import answer_all, is_right, read_items, read_system_prompt
 
 pytestmark = pytest.mark.integration
@@ -29,9 +29,7 @@ MIN_ACCEPTANCE_RATE = 0.4
 
 @pytest.fixture(scope="module")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = tmp_path_factory.mktemp("vllm") / "log"
     speculation = {"method": "draft_model", "model": str(draft_path()), "num_speculative_tokens": 4}
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"]
@@ -52,7 +50,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(240)
 
 
 def wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -31,6 +31,9 @@ from tests.fixtures.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.integration
 
+# What is left is sent at once, if the machine lets it.
+CLOSE_S = 240.0
+
 SEEN = Observation(
     request_id="r", model="m", operation="chat", arrival_unix_ns=0, arrival_ns=0, end_ns=1
 )
@@ -63,10 +66,10 @@ def exporter(receiver: OtlpReceiver, counts: SharedCounts) -> Iterator[ExporterP
 
 @contextmanager
 def started(target: OtlpTarget, counts: SharedCounts) -> Iterator[ExporterProcess]:
-    exporter = ExporterProcess(ExporterConfig(target, counts.file_descriptor, 100, 0.0, 2.0, 100))
+    exporter = ExporterProcess(ExporterConfig(target, counts.file_descriptor, 100, 0.0, 60.0, 100))
     exporter.start()
     yield exporter
-    exporter.close(5)
+    exporter.close(CLOSE_S)
 
 
 def child() -> psutil.Process:
@@ -92,7 +95,7 @@ def test_the_exporter_sends_and_counts_and_hides_its_secrets(
     assert [s.attributes["evenkeel.request.id"] for s in spans] == ["a", "b"]
     assert spans[0].resource == {"service.name": "test"}
     assert "secret-token" not in " ".join(child().cmdline())
-    exporter.close(5)
+    exporter.close(CLOSE_S)
     assert (counts.read().requests_done, counts.read().spans_exported) == (2, 2)
 
 
@@ -106,7 +109,7 @@ def test_signals_do_not_end_it_but_the_end_of_its_input_does(
     process.send_signal(signal.SIGTERM)
     send(exporter, "b")
     receiver.wait_for(lambda s: True, 2)
-    exporter.close(5)
+    exporter.close(CLOSE_S)
     assert not process.is_running()
 
 
@@ -136,7 +139,7 @@ def test_what_it_holds_is_sent_before_it_ends(
     exporter: ExporterProcess, receiver: OtlpReceiver, counts: SharedCounts
 ) -> None:
     send(exporter, *(str(i) for i in range(500)))
-    exporter.close(10)
+    exporter.close(CLOSE_S)
     assert len(receiver.spans()) == counts.read().spans_exported == 500
 
 
@@ -178,7 +181,7 @@ def test_what_a_full_pipe_does_not_take_is_taken_once_later(
         time.sleep(0.01)
     spans = receiver.wait_for(lambda s: True, len(names))
     assert [span.attributes["evenkeel.request.id"] for span in spans] == names
-    exporter.close(10)
+    exporter.close(CLOSE_S)
     assert counts.read().requests_done == len(names)
 
 
@@ -186,7 +189,7 @@ def test_what_is_queued_behind_a_full_pipe_is_sent_when_the_server_stops(
     receiver: OtlpReceiver, counts: SharedCounts
 ) -> None:
     target = OtlpTarget(f"{receiver.url}/v1/traces")
-    config = ExporterConfig(target, counts.file_descriptor, 100, 60.0, 30.0, 100)
+    config = ExporterConfig(target, counts.file_descriptor, 100, 60.0, 60.0, 100)
     exporter = ExporterProcess(config)
     exporter.start()
     process = child()
@@ -202,7 +205,7 @@ def test_what_is_queued_behind_a_full_pipe_is_sent_when_the_server_stops(
         for _ in range(exporter.write(list(queue))):
             queue.popleft()
         time.sleep(0.01)
-    exporter.close(60)
+    exporter.close(CLOSE_S)
     assert counts.read().requests_done == len(frames)
 
 

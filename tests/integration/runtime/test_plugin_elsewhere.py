@@ -55,7 +55,7 @@ def said() -> dict[str, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=800,
         check=True,
     )
     _, *parts = done.stderr.split("case ")

@@ -126,7 +126,7 @@ def test_queue_prefill_and_decode_touch_and_fill_the_request(
     assert seen["evenkeel.decode_s"] == pytest.approx(
         seen["evenkeel.tpot_s"] * after_the_first, abs=1e-6
     )
-    assert abs(span.start_ns - time.time_ns()) < 60e9
+    assert abs(span.start_ns - time.time_ns()) < 600e9
 
 
 def test_a_request_that_is_not_streamed_has_ttft_and_tpot_but_no_series(
@@ -339,8 +339,8 @@ def test_a_collector_that_is_down_delays_no_request_and_loses_only_what_the_queu
         with ThreadPoolExecutor(32) as pool:
             statuses = list(pool.map(lambda _: one_token(client), range(num_requests)))
         assert set(statuses) == {200}
-        assert served_model.metric("evenkeel_runtime_spans_dropped_total") - dropped == 40 * 4
-        assert served_model.metric("evenkeel_runtime_spans_queued") == QUEUE_REQUESTS * 4
+        wait_for_metric(served_model, "evenkeel_runtime_spans_dropped_total", dropped + 40 * 4)
+        wait_for_metric(served_model, "evenkeel_runtime_spans_queued", QUEUE_REQUESTS * 4)
         assert served_model.metric("evenkeel_runtime_export_errors_total") > 0
     finally:
         served_model.receiver.start()
@@ -349,10 +349,8 @@ def test_a_collector_that_is_down_delays_no_request_and_loses_only_what_the_queu
     assert len(kept) == QUEUE_REQUESTS
     assert len({s.span_id for s in kept}) == QUEUE_REQUESTS
     wait_for_metric(served_model, "evenkeel_runtime_spans_queued", 0)
-    assert (
-        served_model.metric("evenkeel_runtime_spans_exported_total") - exported
-        == QUEUE_REQUESTS * 4
-    )
+    exported += QUEUE_REQUESTS * 4
+    assert served_model.metric("evenkeel_runtime_spans_exported_total") == exported
 
 
 def test_spans_that_the_collector_refuses_are_counted_and_not_sent_again(

@@ -353,7 +353,7 @@ def test_of_what_is_shed_only_what_the_cache_knows_is_answered(equipped: Equippe
             body = {"model": equipped.served.model, "prompt": "hello", "max_tokens": 2}
             headers = {"x-evenkeel-tenant": tenant, "x-evenkeel-slo-class": "hasty"}
             url = f"{equipped.served.url}/v1/completions"
-            refused = httpx.post(url, json=body, headers=headers, timeout=60)
+            refused = httpx.post(url, json=body, headers=headers, timeout=120)
             assert refused.status_code == 503
             assert refused.json()["error"]["type"] in REFUSED
         assert {asking.result().status_code for asking in waiting} == {200}

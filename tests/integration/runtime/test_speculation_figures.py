@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 NUM_ROUNDS = 8
-WAIT_S = 60.0
+WAIT_S = 240.0
 # How a request ends: at its length, by its client after so many lines, or at a stop string, which
 # the server finds while the engine goes on.
 ENDS: tuple[dict[str, Any], ...] = (
@@ -95,13 +95,14 @@ def of_requests(served: ServedModel, tenant: str, count: int) -> tuple[float, fl
 
 
 def settled(served: ServedModel) -> dict[str, tuple[float, float]]:
-    """The figures once nothing moves any more."""
+    """The figures once nothing has moved for several seconds."""
     deadline = time.monotonic() + WAIT_S
-    last = read(served)
+    last, num_same = read(served), 0
     while time.monotonic() < deadline:
-        time.sleep(1.5)
+        time.sleep(1.0)
         now = read(served)
-        if now == last:
+        num_same = num_same + 1 if now == last else 0
+        if num_same == 5:
             return now
         last = now
     raise AssertionError("the figures do not settle")

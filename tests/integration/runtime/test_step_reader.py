@@ -102,6 +102,7 @@ def test_a_request_that_never_leaves_is_answered_all_the_same(
 ) -> None:
     sender.add_event(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
     send_step(sender, 0, prefill=5)
+    wait_for_steps(reader, 1)
     ledger = reader.ask_ledger("cmpl-a", TIMES, wait_s=0.2).result(WAIT_S)
     assert ledger is not None
     assert ledger.total(Phase.TTFT) == pytest.approx(0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from evenkeel_runtime.adapter.small_machine import EXECUTOR
 from tests.checkout import source_path
 from tests.fixtures import random_model
 from tests.fixtures.otlp_receiver import OtlpReceiver
+from tests.fixtures.served_model import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -55,9 +55,7 @@ def install(folder: Path) -> Path:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("plugin")
     receiver = OtlpReceiver()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     log = folder / "vllm.log"
     (folder / "control.toml").write_text("[tenants.limited]\nrequests_per_minute = 1\n")
     (folder / "cache.toml").write_text("[[routes]]\nsemantic = false\n")
@@ -169,7 +167,7 @@ def test_an_evicted_prompt_says_who_took_its_room(served: Served) -> None:
     assert found["miss"] == "evicted"
     assert 0 < found["lost_tokens"] <= found["missed_tokens"]
     assert found["evicted"]["for_request"] == f"{other}-0"
-    assert 0 < found["evicted"]["before_arrival_s"] < 60
+    assert 0 < found["evicted"]["before_arrival_s"] < 600
     assert found["cost_s"] > 0
     assert answer["ledger"]["ttft.prefill.cache_miss"] > 0
 
