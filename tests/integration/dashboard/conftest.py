@@ -21,6 +21,7 @@ from tests.fixtures.dashboard_process import (
     SLOS,
     Platform,
     evenkeel,
+    make_patient,
     make_registry,
     send_evaluation,
     stop,
@@ -109,5 +110,6 @@ def browser() -> Iterator[Browser]:
     assert CHROMIUM.exists(), f"{CHROMIUM} is missing: install Debian's package chromium"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
+        make_patient(chromium)
         yield chromium
         chromium.close()

@@ -13,6 +13,7 @@ from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from tests.fixtures.dashboard_process import make_patient
 from tests.unit.evals.finished_run import finish
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -38,6 +39,7 @@ def page(request: pytest.FixtureRequest, chromium: str, tmp_path: Path) -> Itera
     file.write_text(to_html(outcome(), "http://127.0.0.1:8501"), encoding="utf-8")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        make_patient(browser)
         page = browser.new_page(viewport={"width": request.param, "height": 844})
         page.goto(file.as_uri())
         yield page
