@@ -38,6 +38,8 @@ _DISTRIBUTION = "evenkeel"
 _OF_EXTRA = re.compile(r"""\s*([\w.-]+)[^;]*;.*\bextra\s*==\s*["']([\w.-]+)["']""")
 # The lowest and highest ports that `--port-offset` shifts.
 LOWEST_PORT, HIGHEST_PORT = 4317, 8501
+# A part on a busy machine may answer late, and is running all the same.
+_PATIENCE_S = 10.0
 # On a CPU these are installed as CUDA builds and break the import of text models.
 HARMFUL_ON_CPU = ("torchvision", "torchaudio", "torchcodec")
 
@@ -162,7 +164,7 @@ def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
     ):
         url = f"http://{host}:{port + port_offset}{path}"
         try:
-            code = httpx.get(url, timeout=2).status_code
+            code = httpx.get(url, timeout=_PATIENCE_S).status_code
         except httpx.TransportError:
             advice = f"start it with: evenkeel {command}"
             yield CheckResult(part, CheckStatus.OFF, f"nothing answers at {url}", advice)
@@ -181,7 +183,7 @@ def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
         # Only some parts read the store, so its client may be missing.
         from evenkeel.store import QUERIES, Store
 
-        store = Store(url, timeout_s=5)
+        store = Store(url, timeout_s=_PATIENCE_S)
     except ModuleNotFoundError as error:
         yield CheckResult("store", CheckStatus.OFF, f"without {error.name} it cannot be read")
         return

@@ -56,7 +56,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
 def _probe(endpoint: str) -> str | None:
     """Return why the endpoint is unreachable, or None; retries would only delay the verdict."""
     try:
-        httpx.get(endpoint, timeout=2.0, trust_env=False)
+        httpx.get(endpoint, timeout=10.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return f"no collector is answering at {hide_password(endpoint)} ({first_line(error)})"
     return None
