@@ -16,7 +16,7 @@ from tests.fixtures.real_sdks import NAMES, recorded
 
 pytestmark = pytest.mark.integration
 
-HOLD_S = 2
+HOLD_S = 8
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -61,7 +62,9 @@ def test_a_running_collector_says_that_it_is_confined_and_works(tmp_path: Path) 
         wait_for(lambda: collector.rows("SELECT count() FROM spans") == [(3,)])
         # Every process and thread of it is: no new privilege can be had.
         for task in Path(f"/proc/{collector.process.pid}/task").iterdir():
-            assert "NoNewPrivs:\t1" in (task / "status").read_text()
+            # Threads come and go.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                assert "NoNewPrivs:\t1" in (task / "status").read_text()
         order = {"trace_id": "ab" * 16, "tenant": "t", "score": 1, "by": "ann"}
         answer = httpx.post(f"{collector.http_url}/api/feedback", json=order)
         assert answer.status_code == 200, answer.text

@@ -77,7 +77,7 @@ def test_a_label_goes_back_once_and_only_if_told_to(
     words = [
         *("live", str(tmp_path / "live.toml"), "--state", str(tmp_path / "state")),
         *("--store-url", collector.query_url, "--otlp-endpoint", "none"),
-        *("--collector-url", collector.http_url, "--once", "--since", "8m"),
+        *("--collector-url", collector.http_url, "--once", "--since", "30m"),
     ]
     code, lines, err = evenkeel_eval(*words)
     (said,) = [d for line in lines for d in line["dial_backs"]]
@@ -105,7 +105,7 @@ def test_a_collector_that_is_away_changes_nothing(
     _, lines, err = evenkeel_eval(
         *("live", str(tmp_path / "live.toml"), "--state", str(tmp_path / "state"), "--act"),
         *("--store-url", collector.query_url, "--otlp-endpoint", "none", "--once"),
-        *("--collector-url", "http://127.0.0.1:9", "--since", "8m"),
+        *("--collector-url", "http://127.0.0.1:9", "--since", "30m"),
     )
     assert "dial back: support@production could not be rolled back: http://127.0.0.1:9" in err
     assert all(set(d) == {"error"} for line in lines for d in line["dial_backs"])

@@ -56,7 +56,7 @@ def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
             st.session_state["sent"] = moment_field("from", "from", now_ms)
             st.form_submit_button("send")
 
-    app = AppTest.from_function(form, args=(0,)).run()
+    app = AppTest.from_function(form, args=(0,), default_timeout=240).run()
     assert app.text_input[0].label == "from (CET)"
     assert app.text_input[0].value == "2026-01-02 03:03:00"
     app.text_input[0].set_value("2026-01-01 00:00")
