@@ -36,7 +36,7 @@ from tests.hostile.hostile_bodies import (
     traces,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.integration
 
 NUM_MUTATIONS = 1500
 PACKED = traces().SerializeToString()

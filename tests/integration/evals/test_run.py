@@ -28,7 +28,7 @@ def run(
         *("--baseline", str(DATASET / "sides" / f"{baseline}.toml")),
         *("--candidate", str(DATASET / "sides" / f"{candidate}.toml")),
         *("--url", url, "--gate", gates, "--otlp-endpoint", "none", "--json", *flags),
-        timeout_s=800,
+        timeout_s=1700,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout.count("\n") == 1, done.stderr

@@ -28,7 +28,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env=dict(os.environ) | {"PYTHONPATH": source_path()},
         capture_output=True,
         text=True,
-        timeout=880,
+        timeout=1700,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
