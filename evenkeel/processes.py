@@ -95,7 +95,7 @@ class Platform:
         while time.monotonic() < deadline:
             self.refuse_ended(part.name)
             try:
-                if httpx.get(part.ready_url, timeout=2).status_code == httpx.codes.OK:
+                if httpx.get(part.ready_url, timeout=10).status_code == httpx.codes.OK:
                     return
             except httpx.TransportError:
                 pass

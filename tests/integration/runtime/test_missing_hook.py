@@ -87,5 +87,5 @@ def test_requests_are_served_with_one_warning_and_a_count(tmp_path: Path) -> Non
 
 def answers(url: str) -> bool:
     with suppress(httpx.TransportError):
-        return httpx.get(f"{url}/health", timeout=2).is_success
+        return httpx.get(f"{url}/health", timeout=10).is_success
     return False

@@ -170,7 +170,9 @@ DRAFTS: Mapping[str, Callable[[list[int], list[int]], list[int]]] = {
 
 @given(requests, st.sampled_from([64, 200, 2048]), st.sampled_from([60, 1000]), st.booleans())
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_drafts_leave_every_answer_as_it_is(
     model: Path,

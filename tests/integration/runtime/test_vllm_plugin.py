@@ -110,7 +110,7 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> N
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(httpx.TransportError):
-            if httpx.get(f"{url}/health", timeout=2).is_success:
+            if httpx.get(f"{url}/health", timeout=10).is_success:
                 return
         time.sleep(0.2)
     pytest.fail(f"vLLM did not come up:\n{log.read_text(errors='replace')[-4000:]}")

@@ -163,7 +163,9 @@ def slos(draw: st.DrawFn) -> Slo:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(slo=slos())
 def test_any_slo_is_read_as_it_was_written(tmp_path: Path, slo: Slo) -> None:
