@@ -150,7 +150,7 @@ def test_bodies_of_those_who_wait_are_held_within_a_budget() -> None:
 
         first, second = (_Waiting(receive, budget) for _ in range(2))
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        await first.wait(never, 0.01)
+        await first.wait(never, 0.5)
         # One message beyond what was left, and no more.
         assert (seen, budget.left) == (2, -6)
         await second.wait(never, 0.01)
