@@ -28,10 +28,11 @@ from evenkeel.store import Store
 from evenkeel_demo import parts, report
 from evenkeel_demo.comparison import EvalProcess
 from evenkeel_demo.parts import DemoLocation, Endpoints, Ports
+from evenkeel_demo.questions import read_popular, read_questions
 from evenkeel_demo.receiver import WebhookReceiver
 from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
-from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_popular, read_questions
+from evenkeel_demo.traffic import DemoPhase, Rates, Traffic
 
 # Names in the data folder, and a file only a collector's folder has.
 LOGS = "logs"

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,18 +22,18 @@ from evenkeel import spans
 from evenkeel_demo.agent import ROUTE as AGENT_ROUTE
 from evenkeel_demo.agent import Agent
 from evenkeel_demo.conversations import Conversation, Conversations
+from evenkeel_demo.questions import MAX_TOKENS, GoldenQuestion, stands_alone
 
 MODEL = "support"
-# A token of the demo model is about a character, and its context holds 4,096 of them: five turns
-# of this length with their answers fit beside the system prompt.
-MAX_TURN_CHARACTERS = 300
 # SLO classes of control.toml.
 CHAT, BATCH = "chat", "batch"
-MAX_TOKENS = 64
 CANCEL_RATIO = 0.05
 WARM_UP_QUESTIONS = 8
 # Maximum number of clients waiting at once; further arrivals leave.
 CHATS_AT_ONCE = 4
+# The share of the answers that the engine can give which chats ask for at most: the rest is for the
+# A/B run and the live evaluation, so that the objective burns only in a crowd, on any machine.
+CHAT_SHARE = 0.5
 TENANTS = ("acme", "globex", "initech")
 LONG_PROMPT_WORDS = 900
 # How long a crowd of long prompts occupies the engine, so that chats behind it start too late on
@@ -47,9 +46,7 @@ CROWD_IN_FLIGHT_LIMIT = 6
 # Turns before a question of a long conversation, and how many questions have one.
 HISTORY_TURNS = 3
 HISTORY_RATIO = 0.1
-# Popular questions, and the share of answers that get feedback.
-NUM_POPULAR = 12
-POPULAR_ROUTE = "popular"
+# The share of answers that get feedback.
 FEEDBACK_RATIO = 0.2
 
 
@@ -96,26 +93,6 @@ class ClientCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class GoldenQuestion:
-    """One golden question as chat messages, and its correct answer."""
-
-    messages: Sequence[dict[str, str]]
-    tag: str
-    reference: str = ""
-    max_tokens: int = MAX_TOKENS
-
-
-def stands_alone(question: GoldenQuestion) -> bool:
-    """Whether nothing was said before it, and nothing follows.
-
-    So for popular questions, which are what the response cache is for, and for those that would
-    make a chat longer than the model's context.
-    """
-    num_characters = sum(len(message["content"]) for message in question.messages)
-    return question.tag == POPULAR_ROUTE or num_characters > MAX_TURN_CHARACTERS
-
-
-@dataclass(frozen=True, slots=True)
 class Asker:
     """Who sends a request: a tenant, in a session if it has one, within a trace."""
 
@@ -129,25 +106,9 @@ class Asker:
         return self.traceparent.split("-")[1]
 
 
-def read_questions(path: Path) -> list[GoldenQuestion]:
-    """Return the questions of a golden dataset's `.jsonl` file."""
-    items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return [GoldenQuestion(item["messages"], item["tags"][0], item["reference"]) for item in items]
-
-
-def read_popular() -> list[GoldenQuestion]:
-    """Return the popular questions in the wordings that the demo model knows.
-
-    Each has one answer. On other wordings the small model is often wrong, and so is any cache that
-    agrees with it.
-    """
-    from golden_datasets.support.rewordings import read_rewordings
-
-    return [
-        GoldenQuestion([{"role": "user", "content": wording}], POPULAR_ROUTE, question.answer)
-        for question in read_rewordings()[:NUM_POPULAR]
-        for wording in question.trained
-    ]
+def affordable_per_s(num_answers: int, took_s: float) -> float:
+    """Return how many chats a second an engine can serve that gave so many answers in a time."""
+    return CHAT_SHARE * num_answers / max(took_s, 1e-3)
 
 
 def crowd_size(long_prompt_s: float) -> int:
@@ -193,6 +154,7 @@ class Traffic:
         self._tasks: set[asyncio.Task[None]] = set()
         self._num_chats = 0
         self._crowd_size = CROWD_SIZES[0]
+        self._affordable_per_s = math.inf
 
     async def run(self, rates: Callable[[], tuple[DemoPhase, Rates]]) -> None:
         """Send requests until cancelled; `rates` returns the phase and its arrivals."""
@@ -214,7 +176,8 @@ class Traffic:
                         self._spawn(self._chat(client, self._next_question(wanted)))
                     # A slow oscillation around the mean, with Poisson arrivals.
                     swing = 1 + 0.4 * math.sin(now_s / 5)
-                    await asyncio.sleep(self._random.expovariate(wanted.per_s * swing))
+                    per_s = min(wanted.per_s, self._affordable_per_s)
+                    await asyncio.sleep(self._random.expovariate(per_s * swing))
             finally:
                 for task in self._tasks:
                     task.cancel()
@@ -223,7 +186,8 @@ class Traffic:
     async def warm_up(self) -> None:
         """Send warm-up requests, which are not counted.
 
-        The first questions pay for lazy initialisation; long ones show how large a crowd must be.
+        The first questions pay for lazy initialisation; the next ones show how many chats the
+        engine can serve, and long ones how large a crowd must be.
         """
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as client:
 
@@ -236,6 +200,12 @@ class Traffic:
             first, *others = self._questions[:WARM_UP_QUESTIONS]
             await ask(first)
             await asyncio.gather(*map(ask, others))
+            timed, began_s = (
+                self._questions[WARM_UP_QUESTIONS:][:WARM_UP_QUESTIONS],
+                time.monotonic(),
+            )
+            await asyncio.gather(*map(ask, timed))
+            self._affordable_per_s = affordable_per_s(len(timed), time.monotonic() - began_s)
             # The fastest: a pause of the machine would make the crowd too small.
             long_s = min(
                 [await ask(self._long_question(), max_tokens=1) for _ in range(CROWD_SAMPLES)]

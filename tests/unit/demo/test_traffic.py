@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 
 import pytest
 
+from evenkeel_demo.questions import (
+    NUM_POPULAR,
+    POPULAR_ROUTE,
+    GoldenQuestion,
+    read_popular,
+    stands_alone,
+)
 from evenkeel_demo.traffic import (
     CHATS_AT_ONCE,
     CROWD_S,
     CROWD_SIZES,
-    NUM_POPULAR,
-    POPULAR_ROUTE,
     ClientCounters,
     DemoPhase,
-    GoldenQuestion,
     Rates,
     Traffic,
     crowd_size,
-    read_popular,
-    stands_alone,
 )
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
@@ -64,6 +67,40 @@ def test_whoever_waits_when_the_traffic_stops_counts_as_cancelled() -> None:
 def test_who_waits_for_an_answer_asks_nothing_else() -> None:
     _, num_waiting = asyncio.run(_counted_after_a_stop())
     assert num_waiting == CHATS_AT_ONCE
+
+
+async def _asked_in_3_s(wait_s: float) -> int:
+    """How many chats come that want to come a hundred times a second, after a warm-up."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            assert length is not None
+            await reader.readexactly(int(length[1]))
+            await asyncio.sleep(wait_s)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        question = GoldenQuestion([{"role": "user", "content": "Where is my order?"}], "orders")
+        traffic = Traffic(f"http://127.0.0.1:{port}", None, "Be brief.", [question] * 20)
+        await traffic.warm_up()
+        wait_s = 0.0
+        rates = (DemoPhase.HEALTHY, Rates(per_s=100))
+        running = asyncio.create_task(traffic.run(lambda: rates))
+        await asyncio.sleep(3)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    return traffic.counters.requests
+
+
+def test_a_slow_engine_is_asked_half_of_what_it_can_answer() -> None:
+    """Eight at once take two seconds, so two a second may come; a fast one gets what is wanted."""
+    num_slow, num_fast = (asyncio.run(_asked_in_3_s(wait_s)) for wait_s in (2.0, 0.0))
+    assert 0 < num_slow < min(20, num_fast)
 
 
 @pytest.mark.parametrize("long_prompt_s", [0.03, 0.07, 0.2, 0.5, 0.8])
