@@ -40,11 +40,16 @@ def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:
         For `watching` and `acting`: the number of chats, the ratio with a first token within
         OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
     """
-    phases = {"watching": DemoPhase.CROWDED, "acting": DemoPhase.CONTROLLED}
-    return {mode: _crowd(counters.ttft_s_by_phase.get(phase, [])) for mode, phase in phases.items()}
+    chats = describe_chats(counters)
+    return {"watching": chats[DemoPhase.CROWDED], "acting": chats[DemoPhase.CONTROLLED]}
 
 
-def _crowd(ttft_s: Sequence[float]) -> dict[str, Any]:
+def describe_chats(counters: ClientCounters) -> dict[DemoPhase, dict[str, Any]]:
+    """Return how the chats that began in each phase fared; the same values as of a crowd."""
+    return {phase: _chats(counters.ttft_s_by_phase.get(phase, [])) for phase in DemoPhase}
+
+
+def _chats(ttft_s: Sequence[float]) -> dict[str, Any]:
     ordered = sorted(ttft_s)
     num_in_time = sum(value <= OBJECTIVE_S for value in ordered)
     return {

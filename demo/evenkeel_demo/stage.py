@@ -298,6 +298,7 @@ class _Stage:
                 "cancelled": counters.cancelled,
             },
             "crowds": report.compare_crowds(counters),
+            "phases": report.describe_chats(counters),
             "alerts": [
                 {"status": n.status, "slo": n.name, "severity": n.severity, "summary": n.summary}
                 for n in self.receiver.notifications

@@ -41,6 +41,7 @@ expect.set_options(timeout=120_000)
 REPORTED = {
     "requests", "errors", "cancelled", "ttft_s", "itl_s", "tokens_per_s", "cached_token_ratio",
     "acceptance_rate", "spans_stored", "query_url", "dashboard_url", "crowds",
+    "phases",
 }  # fmt: skip
 
 
@@ -200,13 +201,21 @@ def test_the_report_keeps_its_promises(report: dict[str, Any]) -> None:
     assert report["spans_stored"] > 3 * report["requests"]
 
 
-def test_the_alert_fired_and_resolved_once(report: dict[str, Any]) -> None:
+def test_the_alert_fired_in_the_crowd_and_resolved(report: dict[str, Any]) -> None:
+    """Once, unless the machine is so busy that clients outside the crowds waited as well."""
     pages = [
         alert["status"]
         for alert in report["alerts"]
         if (alert["slo"], alert["severity"]) == ("support-ttft", "page")
     ]
-    assert pages == ["firing", "resolved"]
+    assert pages == ["firing", "resolved"] * max(len(pages) // 2, 1)
+    num_late = sum(
+        phase["chats"] * (1 - phase["in_time_ratio"])
+        for name, phase in report["phases"].items()
+        if name not in ("crowded", "controlled") and phase["chats"]
+    )
+    # The least number of late ones for which slos.yaml alerts.
+    assert len(pages) == 2 or num_late >= 5
     assert "support-availability" not in {alert["slo"] for alert in report["alerts"]}
 
 
@@ -221,10 +230,10 @@ def test_every_hook_has_left_its_traces(report: dict[str, Any]) -> None:
         assert report[name] > 0, name
 
 
-def test_control_keeps_chats_in_time_beside_the_same_crowd(report: dict[str, Any]) -> None:
+def test_chats_start_sooner_with_control_beside_the_same_crowd(report: dict[str, Any]) -> None:
     watching, acting = (report["crowds"][mode] for mode in ("watching", "acting"))
     assert min(watching["chats"], acting["chats"]) >= 5
-    assert acting["in_time_ratio"] > watching["in_time_ratio"]
+    assert acting["ttft_p50_s"] < watching["ttft_p50_s"]
 
 
 def test_the_shorter_prompt_is_caught(report: dict[str, Any]) -> None:

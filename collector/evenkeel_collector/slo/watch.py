@@ -23,7 +23,7 @@ ALERT_NAME = "SloEvaluationStalled"
 STALLED = "evenkeel:evaluation"
 NUM_INTERVALS = 3
 # Demo intervals are shorter than the pauses of a busy machine.
-_LEAST_S = 5.0
+_LEAST_S = 10.0
 # Reading whole periods takes half a minute for 20 M requests, two minutes on a busy machine.
 _LONG_READ_S = 300.0
 _POLL_S = 1.0
@@ -66,18 +66,19 @@ class Heartbeat:
         if long_since_s is not None and now_s - long_since_s < _LONG_READ_S:
             return None
         silent_s = now_s - self._last_s
-        if silent_s < self._limit_s():
+        if silent_s < self.limit_s():
             return None
         return f"no slo evaluation cycle completed for {silent_s:.0f} s"
 
-    def _limit_s(self) -> float:
+    def limit_s(self) -> float:
+        """Return how long a cycle may take, and how long an alert outlives the stall."""
         return max(NUM_INTERVALS * self._find_interval_s(), _LEAST_S)
 
     def is_stalled(self) -> bool | None:
         """Return whether the evaluation is stalled; None if only the next cycle can tell."""
         if self.why_not() is not None:
             return True
-        is_recent = self._clock() - self._last_s < self._limit_s()
+        is_recent = self._clock() - self._last_s < self.limit_s()
         return False if self._has_finished and is_recent else None
 
 
@@ -118,7 +119,9 @@ def look(
         return
     labels = {"alertname": ALERT_NAME, "slo": STALLED, "severity": Severity.PAGE.value}
     reason = heartbeat.why_not() or ""
-    condition = Condition(*key, holds, Delays(), labels, {}, lambda: _describe(reason))
+    # Cycles that always take a little too long are one alert, not one each.
+    delays = Delays(keep_firing_ns=int(heartbeat.limit_s() * 1e9))
+    condition = Condition(*key, holds, delays, labels, {}, lambda: _describe(reason))
     engine.observe([condition], receivers, now_ns)
     engine.repeat(receivers, now_ns)
 

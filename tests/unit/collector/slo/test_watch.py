@@ -50,7 +50,7 @@ def test_a_cold_start_may_take_longer_but_not_for_ever() -> None:
     assert heartbeat.why_not() is not None
 
 
-def test_a_stall_is_one_alert_that_ends_with_the_next_finished_cycle(book: AlertBook) -> None:
+def test_a_stall_is_one_alert_that_ends_once_cycles_finish_again(book: AlertBook) -> None:
     clock = ManualClock()
     heartbeat = Heartbeat(lambda: 5.0, clock)
     engine = AlertEngine(book, None, owns=lambda slo: slo == STALLED)
@@ -66,7 +66,19 @@ def test_a_stall_is_one_alert_that_ends_with_the_next_finished_cycle(book: Alert
     engine = AlertEngine(book, None, owns=lambda slo: slo == STALLED)
     heartbeat = Heartbeat(lambda: 5.0, clock)
     assert state() == ["firing"]
+    # Cycles of 16 s are each too late: still the same alert.
+    for _ in range(4):
+        heartbeat.beat()
+        assert state() == ["firing"]
+        clock.now_s += 14
+        assert state() == ["firing"]
+        clock.now_s += 2
+        assert state() == ["firing"]
     heartbeat.beat()
+    clock.now_s += 10
+    heartbeat.beat()
+    assert state() == ["firing"]
+    clock.now_s += 10
     assert state() == ["resolved"]
     # The engine of the evaluation does not take it for one of its own.
     other = AlertEngine(book, None, owns=lambda slo: slo != STALLED)
