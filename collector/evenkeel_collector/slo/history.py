@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from evenkeel.slo.query import (
     slo_parts,
 )
 from evenkeel.store import QUERIES
+from evenkeel.times import unix_ns
 from evenkeel_collector.slo.corrections import Correction, is_corrected
 
 _HERE = Path(__file__).parent
@@ -44,8 +46,9 @@ def count_buckets(
 ) -> dict[int, Counts]:
     """Return events per bucket (Unix time // `width_ns`); empty buckets are absent.
 
-    Reads one day at a time. Buckets overlapping a correction are empty. If the SLO has time slices,
-    `width_ns` is their length, and a bucket counts as its slice does.
+    Reads one day at a time, and no day without requests. Buckets overlapping a correction are
+    empty. If the SLO has time slices, `width_ns` is their length, and a bucket counts as its slice
+    does.
 
     Raises:
         StoreError: If the store is unavailable or rejects a query.
@@ -53,8 +56,7 @@ def count_buckets(
     found: dict[int, Counts] = {}
     for member, part in zip(slo.indicator.parts, slo_parts(slo, width_ns), strict=True):
         weight = float(member.weight)
-        for start_ns in range(span.from_ns, span.to_ns, _DAY_NS):
-            piece = Span(start_ns, min(start_ns + _DAY_NS, span.to_ns))
+        for piece in _pieces(store, part, span):
             for row in _rows(store, part, piece):
                 bucket = int(row["bucket"])
                 starts_ns = bucket * width_ns
@@ -67,6 +69,21 @@ def count_buckets(
     if slo.slicing is not None:
         found = {bucket: slo.slicing.slice_of(counts) for bucket, counts in found.items()}
     return found
+
+
+def _pieces(store: RowReader, part: CountedIndicator, span: Span) -> list[Span]:
+    starts = range(span.from_ns, span.to_ns, _DAY_NS)
+    pieces = [Span(start_ns, min(start_ns + _DAY_NS, span.to_ns)) for start_ns in starts]
+    if not part.indicator.is_requests or len(pieces) < 3:
+        return pieces
+    rows = store.rows(_HERE / "slo_arrival_days.sql")
+    days = {unix_ns(datetime.combine(row["day"], time(), UTC)) // _DAY_NS for row in rows}
+
+    def has_requests(piece: Span) -> bool:
+        first = (piece.from_ns - piece.max_request_ns) // _DAY_NS
+        return any(day in days for day in range(first, (piece.to_ns - 1) // _DAY_NS + 1))
+
+    return [piece for piece in pieces if has_requests(piece)]
 
 
 def _rows(store: RowReader, part: CountedIndicator, span: Span) -> list[dict[str, Any]]:

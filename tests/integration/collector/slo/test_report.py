@@ -23,6 +23,7 @@ from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_tex
 pytestmark = pytest.mark.integration
 
 MINUTE = 60 * S
+DAY = 86400 * S
 LEFT_OUT = Correction(
     "c1", "chat", NOW - 7200 * S, NOW - 3600 * S, "maintenance", "ann", "<b>drained</b>", NOW
 )
@@ -34,8 +35,10 @@ class Reader:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def rows(self, query: Path, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        result = self._client.query(read_query(query), parameters=dict(parameters))
+    def rows(
+        self, query: Path, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        result = self._client.query(read_query(query), parameters=dict(parameters or {}))
         return list(result.named_results())
 
 
@@ -125,3 +128,35 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
     corrected = count_buckets(Reader(client), slo, span, MINUTE, left)  # type: ignore[arg-type]
     assert len(corrected) == 55
     assert replay(slo, corrected).alerts == ()
+
+
+def test_a_year_reads_only_the_days_that_have_requests(client: Any, tmp_path: Path) -> None:
+    """One that began the evening before it ended counts as well."""
+    midnight = (NOW - 200 * DAY) // DAY * DAY
+    insert(
+        client,
+        {"end_ns": midnight + 60 * S, "e2e_s": 600.0} | SLOW,
+        {"end_ns": NOW - 20 * DAY},
+        {"end_ns": NOW - S},
+    )
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text())
+    (slo,) = read_slo_file(path).slos
+    reader = CountingReader(client)
+    found = count_buckets(reader, slo, Span(NOW - 365 * DAY, NOW), MINUTE)  # type: ignore[arg-type]
+    assert {bucket: counts.total for bucket, counts in found.items()} == {
+        (midnight + 60 * S) // MINUTE: 1.0,
+        (NOW - 20 * DAY) // MINUTE: 1.0,
+        (NOW - S) // MINUTE: 1.0,
+    }
+    assert reader.num_reads < 10
+
+
+class CountingReader(Reader):
+    num_reads = 0
+
+    def rows(
+        self, query: Path, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        self.num_reads += 1
+        return super().rows(query, parameters)
