@@ -17,8 +17,9 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.evidence import read_evidence
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.store.storage import Storage, open_embedded
+from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
+from tests.fixtures.new_store import open_new_store
 from tests.hostile.test_numbers import SECOND_NS, SLOS
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
@@ -71,7 +72,7 @@ def numbers_of(client: Any) -> list[tuple[str, str, float]]:
 
 @pytest.fixture(scope="module")
 def hostile_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("hostile") / "store")
+    storage = open_new_store(tmp_path_factory.mktemp("hostile") / "store")
     client = storage.connect()
     for statement in BAD_ROWS:
         client.command(statement)

@@ -23,7 +23,7 @@ from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.track import Track
-from evenkeel_collector.store.storage import Storage, open_embedded
+from evenkeel_collector.store.storage import Storage
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -32,6 +32,7 @@ from tests.fixtures.collector_process import (
     running_collector,
     wait_for,
 )
+from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import trace_request
 
 pytestmark = pytest.mark.integration
@@ -63,7 +64,7 @@ HAS_ENGINE_S = "engine_s" in REQUEST_FIELDS
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     yield storage
     storage.close()
 

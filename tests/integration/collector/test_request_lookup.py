@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.store import read_query
-from evenkeel_collector.store.storage import open_embedded
+from tests.fixtures.new_store import open_new_store
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
@@ -25,7 +25,7 @@ FROM numbers({NUM_GRANULES * 8192 - 1})
 
 @pytest.mark.parametrize("name", ["request", "request_why"])
 def test_the_indexes_of_both_ids_leave_one_granule(name: str, tmp_path: Path) -> None:
-    storage = open_embedded(tmp_path)
+    storage = open_new_store(tmp_path)
     client = storage.connect()
     try:
         client.command(FILL)

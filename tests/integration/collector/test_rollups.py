@@ -25,7 +25,8 @@ from evenkeel.store import QUERIES
 from evenkeel.times import to_datetime
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.rollups import Rollups
-from evenkeel_collector.store.storage import Storage, open_embedded
+from evenkeel_collector.store.storage import Storage
+from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
@@ -41,7 +42,7 @@ EVENTS_1M = "SELECT slo, sum(good + bad), sum(bad) FROM slo_counts_1m GROUP BY s
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     yield storage
     storage.close()
 

@@ -15,7 +15,8 @@ from evenkeel.sessions.ledger import account
 from evenkeel.sessions.work import OPEN_S, works_of
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
-from evenkeel_collector.store.storage import Storage, insert_segment, open_embedded
+from evenkeel_collector.store.storage import Storage, insert_segment
+from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import key_values
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ TRACE, OTHER_TRACE, UNKNOWN_TRACE = b"1" * 16, b"2" * 16, b"3" * 16
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     yield storage
     storage.close()
 

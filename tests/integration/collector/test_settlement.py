@@ -12,8 +12,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.settler import Settler
-from evenkeel_collector.store.storage import Storage, insert_segment, open_embedded
+from evenkeel_collector.store.storage import Storage, insert_segment
 from evenkeel_collector.telemetry.metrics import SelfMetrics
+from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import key_values
 
 pytestmark = pytest.mark.integration
@@ -40,7 +41,7 @@ SERVER = {
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     storage.prices.use(None)
     yield storage
     storage.close()

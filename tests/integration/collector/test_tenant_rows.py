@@ -13,8 +13,8 @@ from evenkeel.slo.model import Slo
 from evenkeel.store import Store
 from evenkeel.times import to_datetime
 from evenkeel_collector.store.rollups import Rollups
-from evenkeel_collector.store.storage import open_embedded
 from tests.fixtures.collector_process import CollectorProcess, running_collector
+from tests.fixtures.new_store import open_new_store
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
 
@@ -37,7 +37,7 @@ def token(name: str, *scopes: str, tenant: str = "") -> str:
 
 def fill(folder: Path) -> None:
     """Write two rows of each tenant, and one of nobody, into every table."""
-    storage = open_embedded(folder)
+    storage = open_new_store(folder)
     client = storage.connect()
 
     def insert(table: str, columns: str, *rows: list[Any]) -> None:

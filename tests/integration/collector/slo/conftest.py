@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from evenkeel_collector.store.storage import Storage, open_embedded
+from evenkeel_collector.store.storage import Storage
+from tests.fixtures.new_store import open_new_store
 
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     yield storage
     storage.close()
 
