@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -23,21 +24,24 @@ FROM numbers({NUM_GRANULES * 8192 - 1})
 """
 
 
-@pytest.mark.parametrize("name", ["request", "request_why"])
-def test_the_indexes_of_both_ids_leave_one_granule(name: str, tmp_path: Path) -> None:
-    storage = open_new_store(tmp_path)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    storage = open_new_store(tmp_path_factory.mktemp("store"))
     client = storage.connect()
-    try:
-        client.command(FILL)
-        client.command("OPTIMIZE TABLE requests FINAL")
-        explained = client.query(
-            f"EXPLAIN indexes = 1 {read_query(query(name))}",
-            parameters={"id": "r4000", "near_ms": 0},
-        )
-        plan = "\n".join(row[0] for row in explained.result_rows)
-    finally:
-        client.close()
-        storage.close()
+    client.command(FILL)
+    client.command("OPTIMIZE TABLE requests FINAL")
+    yield client
+    client.close()
+    storage.close()
+
+
+@pytest.mark.parametrize("name", ["request", "request_why"])
+def test_the_indexes_of_both_ids_leave_one_granule(name: str, client: Any) -> None:
+    explained = client.query(
+        f"EXPLAIN indexes = 1 {read_query(query(name))}",
+        parameters={"id": "r4000", "near_ms": 0},
+    )
+    plan = "\n".join(row[0] for row in explained.result_rows)
     granules = re.findall(r"Granules: (\d+)/(\d+)", plan.partition("LazilyRead")[0])
     assert granules[0] == (str(NUM_GRANULES), str(NUM_GRANULES))
     assert granules[-1] == ("1", str(NUM_GRANULES)), plan
