@@ -21,7 +21,7 @@ from tests.fixtures.slo_requests import (
     NOW,
     SLOW,
     S,
-    evaluator,
+    counting_evaluator,
     insert,
     random_filters,
     random_statuses,
@@ -87,7 +87,7 @@ def test_which_requests_count(
     expected: tuple[float, float],
 ) -> None:
     insert(client, *({"end_ns": NOW - S} | row for row in rows))
-    verdict = evaluator(client, tmp_path, slo_text(metric=metric)).cycle(NOW)["chat"]
+    verdict = counting_evaluator(client, tmp_path, slo_text(metric=metric)).cycle(NOW)["chat"]
     assert (verdict.counts.total, verdict.counts.bad) == expected
 
 
@@ -95,14 +95,14 @@ def test_which_requests_count(
 def test_every_metric_has_a_column(client: Any, tmp_path: Path, metric: str) -> None:
     row = {"end_ns": NOW - S, "itl_p99_s": 0.6, "stall_s": 0.7, "e2e_s": 0.8}
     insert(client, row, row | {"itl_p99_s": 0.1, "stall_s": 0.1, "e2e_s": 0.2})
-    verdict = evaluator(client, tmp_path, slo_text(metric=metric)).cycle(NOW)["chat"]
+    verdict = counting_evaluator(client, tmp_path, slo_text(metric=metric)).cycle(NOW)["chat"]
     assert (verdict.counts.total, verdict.counts.bad) == (2, 1)
 
 
 def test_no_event_is_no_data_and_never_100_percent(client: Any, tmp_path: Path) -> None:
     text = slo_text(select="model: support, tenant: nobody")
     insert(client, {"end_ns": NOW - S, "tenant": "somebody"})
-    evaluator(client, tmp_path, text).cycle(NOW)
+    counting_evaluator(client, tmp_path, text).cycle(NOW)
     (row,) = client.query(
         "SELECT state, severity, sli, budget_left_ratio, total, windows.burn_long, selector "
         "FROM slo_status"
@@ -121,7 +121,7 @@ def test_no_event_is_no_data_and_never_100_percent(client: Any, tmp_path: Path) 
 def test_incremental_counts_are_those_of_a_fresh_read(client: Any, tmp_path: Path) -> None:
     """Requests arrive late and out of order, some long; every cycle agrees with a cold start."""
     choose = random.Random(11)
-    warm = evaluator(client, tmp_path, slo_text())
+    warm = counting_evaluator(client, tmp_path, slo_text())
     for cycle in range(25):
         now_ns = NOW + cycle * 7 * S
         insert(
@@ -137,14 +137,14 @@ def test_incremental_counts_are_those_of_a_fresh_read(client: Any, tmp_path: Pat
             ),
         )
         (tmp_path / "cold").mkdir(exist_ok=True)
-        cold = evaluator(client, tmp_path / "cold", slo_text())
+        cold = counting_evaluator(client, tmp_path / "cold", slo_text())
         assert warm.cycle(now_ns) == cold.cycle(now_ns)
 
 
 def test_requests_that_come_hours_late_are_counted(client: Any, tmp_path: Path) -> None:
     """A store that was down, an exporter that was cut off: minutes later the budget knows."""
     insert(client, {"end_ns": NOW - 7200 * S}, {"end_ns": NOW - S})
-    warm = evaluator(client, tmp_path, slo_text())
+    warm = counting_evaluator(client, tmp_path, slo_text())
     assert warm.cycle(NOW)["chat"].counts.total == 2
     insert(client, {"end_ns": NOW - 7200 * S} | SLOW, {"end_ns": NOW - 3600 * S} | SLOW)
     assert warm.cycle(NOW + 5 * S)["chat"].counts.bad == 0
@@ -205,7 +205,7 @@ def test_selectors_take_lists_negation_and_patterns(
 ) -> None:
     insert(client, *({"end_ns": NOW - S, "tenant": tenant} for tenant in tenants))
     text = slo_text(select=f"model: support, {select}")
-    assert evaluator(client, tmp_path, text).cycle(NOW)["chat"].counts.total == expected
+    assert counting_evaluator(client, tmp_path, text).cycle(NOW)["chat"].counts.total == expected
 
 
 def test_more_patterns_than_one_read_has_room_for(client: Any, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_more_patterns_than_one_read_has_room_for(client: Any, tmp_path: Path) -
     text = "---\n".join(
         slo_text(f"slo-{i}", select=f'tenant: {{matches: "t{i}|t0"}}') for i in range(1, 100)
     )
-    verdicts = evaluator(client, tmp_path, text).cycle(NOW)
+    verdicts = counting_evaluator(client, tmp_path, text).cycle(NOW)
     assert {verdict.counts.total for verdict in verdicts.values()} == {2}
 
 
@@ -266,7 +266,7 @@ def test_requests_count_by_their_http_status(
 ) -> None:
     insert(client, *({"end_ns": NOW - S} | row for row in rows))
     text = slo_text(metric="availability").replace("aborted:", f"httpStatus: {statuses}, aborted:")
-    verdict = evaluator(client, tmp_path, text).cycle(NOW)["chat"]
+    verdict = counting_evaluator(client, tmp_path, text).cycle(NOW)["chat"]
     assert (verdict.counts.total, verdict.counts.bad) == expected
 
 
@@ -309,7 +309,7 @@ def test_objectives_beyond_one_duration(
     text = slo_text(metric="availability").replace(
         "{metric: availability, select: {model: support}, aborted: measured}", indicator
     )
-    verdict = evaluator(client, tmp_path, text).cycle(NOW)["chat"]
+    verdict = counting_evaluator(client, tmp_path, text).cycle(NOW)["chat"]
     assert (verdict.counts.total, verdict.counts.bad) == pytest.approx(expected)
 
 
@@ -386,7 +386,7 @@ def test_composites_slices_and_evaluations_are_counted(client: Any, tmp_path: Pa
     text += "---\n" + sliced.replace("value: 0.5", "value: 0.5, timeSliceWindow: 5m")
     counts = {
         name: (verdict.counts.total, verdict.counts.bad)
-        for name, verdict in evaluator(client, tmp_path, text).cycle(NOW).items()
+        for name, verdict in counting_evaluator(client, tmp_path, text).cycle(NOW).items()
     }
     assert counts == {
         "fast": (10, 3),
@@ -399,7 +399,7 @@ def test_composites_slices_and_evaluations_are_counted(client: Any, tmp_path: Pa
 
 def test_a_correction_is_worked_out_anew_and_taken_back(client: Any, tmp_path: Path) -> None:
     insert(client, {"end_ns": NOW - 200 * S} | SLOW, {"end_ns": NOW - S})
-    engine = evaluator(client, tmp_path, slo_text())
+    engine = counting_evaluator(client, tmp_path, slo_text())
     assert engine.cycle(NOW)["chat"].counts.bad == 1
     book = AlertBook(tmp_path / "alerts.db")
     corrections = Corrections(book)

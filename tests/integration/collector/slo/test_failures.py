@@ -12,7 +12,7 @@ from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
-from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
+from tests.fixtures.slo_requests import NOW, SLOW, S, counting_evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +56,7 @@ def test_an_slo_whose_query_fails_is_unknown_and_the_others_alert(
     client: Any, tmp_path: Path
 ) -> None:
     insert(client, *({"end_ns": NOW - S // 2} | SLOW for _ in range(5)))
-    engine = evaluator(client, tmp_path, slo_text() + EVALS + RULE)
+    engine = counting_evaluator(client, tmp_path, slo_text() + EVALS + RULE)
     client.command("RENAME TABLE eval_results TO eval_results_away")
     client.command("RENAME TABLE engine_state TO engine_state_away")
     try:
@@ -78,7 +78,7 @@ def test_an_slo_whose_query_fails_is_unknown_and_the_others_alert(
 
 def test_a_store_that_is_gone_fires_for_no_slo(client: Any, tmp_path: Path) -> None:
     text = "---\n".join(slo_text(f"slo-{i}") for i in range(20))
-    engine = evaluator(client, tmp_path, text)
+    engine = counting_evaluator(client, tmp_path, text)
     engine.cycle(NOW)
     assert not engine.is_store_gone
     client.command("RENAME TABLE requests TO requests_away")
@@ -105,7 +105,7 @@ def test_an_exception_of_one_slo_is_its_own(client: Any, tmp_path: Path) -> None
     """Whatever a bad number does to the arithmetic of one SLO."""
     insert(client, {"end_ns": NOW - S})
     names = [f"slo-{i}" for i in range(7)]
-    engine = evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
+    engine = counting_evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
     written = engine._file
     heavy = Member(engine.slos[4].indicator, Fraction(10) ** 400)
     engine.use_file(changed(engine, "slo-4", members=(heavy, heavy)))
@@ -122,7 +122,7 @@ def test_an_exception_of_one_slo_is_its_own(client: Any, tmp_path: Path) -> None
 def test_the_one_part_that_makes_a_shared_query_fail_is_found(client: Any, tmp_path: Path) -> None:
     insert(client, {"end_ns": NOW - S})
     names = [f"slo-{i}" for i in range(30)]
-    engine = evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
+    engine = counting_evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
     engine.cycle(NOW)
     # The store refuses a pattern that is none, and with it the query of all.
     filters = (Filter("tenant", SelectOperator.MATCHES, ("(",)),)
@@ -136,7 +136,7 @@ def test_spans_that_come_late_count_within_half_a_minute(
     client: Any, tmp_path: Path, late_s: int
 ) -> None:
     text = slo_text()
-    engine = evaluator(client, tmp_path, text.replace("duration: 30d", "duration: 360d"))
+    engine = counting_evaluator(client, tmp_path, text.replace("duration: 30d", "duration: 360d"))
     insert(client, {"end_ns": NOW - S})
     for second in range(0, 100, 5):
         assert engine.cycle(NOW + second * S)["chat"].counts.total == 1
@@ -149,7 +149,7 @@ def test_spans_that_come_late_count_within_half_a_minute(
 
 def test_what_comes_in_time_is_read_once(client: Any, tmp_path: Path) -> None:
     """No cycle reads further back than a minute while nothing is late."""
-    engine = evaluator(client, tmp_path, slo_text())
+    engine = counting_evaluator(client, tmp_path, slo_text())
     spans = []
     counts = SloStore.counts
 

@@ -11,7 +11,7 @@ from evenkeel.slo.templates import find_template
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.store import SloStore
-from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
+from tests.fixtures.slo_requests import NOW, S, counting_evaluator, insert, slo_text
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
@@ -42,7 +42,7 @@ def test_every_measure_of_a_rule_is_worked_out(client: Any, tmp_path: Path) -> N
 def test_a_rule_fires_and_resolves(client: Any, tmp_path: Path) -> None:
     rule = "---\napiVersion: evenkeel/v1\nkind: Rule\nmetadata: {name: tail}\nspec:\n"
     rule += "  threshold: {measure: e2e_p99_s, op: gt, value: 5, over: 15m, minRequests: 2}\n"
-    engine = evaluator(client, tmp_path, slo_text(metric="availability") + rule)
+    engine = counting_evaluator(client, tmp_path, slo_text(metric="availability") + rule)
     insert(client, *({"end_ns": NOW - S, "e2e_s": 9.0} for _ in range(3)))
     engine.cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
@@ -88,7 +88,7 @@ def test_a_gauge_is_judged_series_by_series(client: Any, tmp_path: Path) -> None
     """Half full on average, and one engine of the two is at its limit."""
     engine_rows(client, *KV_ROWS, (BLOCKS, "b:1", {"state": "live"}, 10, 99.0))
     text = slo_text(metric="availability") + GAUGE.format(gauge=LIVE)
-    evaluator(client, tmp_path, text).cycle(NOW)
+    counting_evaluator(client, tmp_path, text).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     (alert,) = book.alerts()
     book.close()
@@ -111,7 +111,7 @@ def test_a_gauge_without_a_divisor(
 ) -> None:
     engine_rows(client, ("free", "a:1", {"gpu": "0"}, 10, 900.0), ("free", "a:1", {}, 10, 5000.0))
     text = slo_text(metric="availability") + GAUGE.format(gauge=gauge)
-    evaluator(client, tmp_path, text).cycle(NOW)
+    counting_evaluator(client, tmp_path, text).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     assert [alert.life.state.value for alert in book.alerts()] == ([state] if state else [])
     book.close()
@@ -139,7 +139,7 @@ def test_blocks_in_use_with_nothing_running_are_a_leak(
     # The template waits ten minutes; the wait is tested elsewhere.
     template = find_template("kv-leak").text.replace("  for: 10m\n", "")
     text = f"{slo_text(metric='availability')}---\n{template}"
-    evaluator(client, tmp_path, text).cycle(NOW)
+    counting_evaluator(client, tmp_path, text).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     assert [alert.life.state.value for alert in book.alerts()] == ([state] if state else [])
     book.close()
@@ -176,7 +176,7 @@ def test_a_rule_that_names_vllms_gauge_is_about_every_engines(
 ) -> None:
     engine_rows(client, *((metric, "e:1", labels, age, value) for age in (20, 10)))
     text = f"{slo_text(metric='availability')}---\n{find_template('kv-live-vllm').text}"
-    evaluator(client, tmp_path, text).cycle(NOW)
+    counting_evaluator(client, tmp_path, text).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     assert [alert.life.state.value for alert in book.alerts()] == states
     book.close()
@@ -186,7 +186,7 @@ def test_a_gauge_may_be_named_as_we_name_it(client: Any, tmp_path: Path) -> None
     engine_rows(client, ("llamacpp:requests_deferred", "e:1", {}, 10, 30.0))
     rule = "---\napiVersion: evenkeel/v1\nkind: Rule\nmetadata: {name: queue}\nspec:\n"
     rule += "  gauge: {metric: num_waiting, op: gt, value: 10, over: 5m}\n"
-    evaluator(client, tmp_path, slo_text(metric="availability") + rule).cycle(NOW)
+    counting_evaluator(client, tmp_path, slo_text(metric="availability") + rule).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     (alert,) = book.alerts()
     assert alert.details.annotations["summary"] == "queue: num_waiting is 30 on e:1, above 10"
