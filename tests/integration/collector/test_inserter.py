@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.collector_process import ROOT, collector_environment
+from tests.fixtures.collector_process import ROOT, collector_environment, copy_new_store
 
 pytestmark = pytest.mark.integration
 
@@ -52,6 +52,7 @@ def frames(frame):
 
 
 def test_closing_waits_for_the_insert_in_hand(tmp_path: Path) -> None:
+    copy_new_store(tmp_path / "store")
     done = subprocess.run(
         [sys.executable, "-c", FRAMES + CLOSE_UNDER_AN_INSERT, str(tmp_path)],
         capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
