@@ -57,14 +57,13 @@ def hold_client_requests(
     columns = request_columns(client)
     for table in (HELD, PASSING):
         present = {name for name, _ in _columns_of(client, table)}
-        for name, type_ in columns:
-            if name not in present:
-                run_statement(
-                    client,
-                    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {quote_name(name)} {type_}",
-                    render,
-                )
-                changed.append(f"{table}.{name}")
+        missing = [(name, type_) for name, type_ in columns if name not in present]
+        if missing:
+            added = ", ".join(
+                f"ADD COLUMN IF NOT EXISTS {quote_name(name)} {type_}" for name, type_ in missing
+            )
+            run_statement(client, f"ALTER TABLE {table} {added}", render)
+        changed += [f"{table}.{name}" for name, _ in missing]
     views = _views(client)
     # Before the view that fills what they read: other collectors may be storing.
     for target, condition in ((REQUESTS, f"NOT ({_IS_HELD})"), (HELD, _IS_HELD)):
