@@ -309,6 +309,16 @@ def test_an_id_of_10_kilobytes_is_replaced_by_its_hash(store: Sessions) -> None:
     assert all(row["session_id"].startswith("long-") for row in rows)
 
 
+def test_our_own_request_with_a_long_id_is_in_the_session_of_its_tools(store: Sessions) -> None:
+    for session in ("x" * 256, "x" * 257):
+        store.request(0, 2, session, "header")
+        store.tool(2, 4, uuid.uuid4().bytes, **{"gen_ai.conversation.id": session})
+    store.send()
+    rows = store.rows("session_id, num_requests, num_tools")
+    assert [(row["num_requests"], row["num_tools"]) for row in rows] == [(1, 1), (1, 1)]
+    assert [len(row["session_id"]) for row in rows] == [len("long-") + 32, 256]
+
+
 def test_a_session_is_open_until_half_an_hour_has_passed(store: Sessions) -> None:
     now_s = (time.time_ns() - BEGIN) / S
     store.request(now_s - OPEN_S - 30, now_s - OPEN_S - 20, "over", "header")
