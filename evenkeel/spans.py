@@ -28,6 +28,10 @@ SPAN_EVALUATION_RUN = "evenkeel.evaluation.run"
 SPAN_CONTROL = "evenkeel.control"
 SPAN_LIVE_EVALUATION = "evenkeel.evaluation.live"
 SPAN_FEEDBACK = "evenkeel.feedback"
+# What was judged of answers.
+JUDGEMENTS = frozenset({
+    SPAN_EVALUATION, SPAN_EVALUATION_RUN, SPAN_LIVE_EVALUATION, SPAN_FEEDBACK,
+})  # fmt: skip
 
 # OpenTelemetry GenAI semantic conventions.
 OPERATION = "gen_ai.operation.name"
@@ -162,6 +166,7 @@ FEEDBACK_AUTHOR = "evenkeel.feedback.author"
 # Feedback labels for whether a failure is added to a golden dataset.
 REVIEW_ACCEPTED = "golden"
 REVIEW_REJECTED = "not golden"
+REVIEWS = frozenset({REVIEW_ACCEPTED, REVIEW_REJECTED})
 
 # HTTP headers a caller may set on a request. `traceparent` is W3C Trace Context.
 HEADER_TENANT = "x-evenkeel-tenant"

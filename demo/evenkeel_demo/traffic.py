@@ -43,6 +43,8 @@ CROWD_SIZES = (3, 100)
 CROWD_SAMPLES = 3
 # The next crowd starts once fewer than this wait, so that a slow machine recovers in time.
 CROWD_IN_FLIGHT_LIMIT = 6
+# How often to look for the next phase and crowd, at least.
+LONGEST_WAIT_S = 0.25
 # Turns before a question of a long conversation, and how many questions have one.
 HISTORY_TURNS = 3
 HISTORY_RATIO = 0.1
@@ -160,7 +162,7 @@ class Traffic:
         """Send requests until cancelled; `rates` returns the phase and its arrivals."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         async with httpx.AsyncClient(base_url=self._url, timeout=60, limits=limits) as client:
-            next_crowd_s = 0.0
+            next_crowd_s, next_chat_s = 0.0, time.monotonic()
             self._spawn(self._act(client))
             try:
                 while True:
@@ -172,12 +174,15 @@ class Traffic:
                         for _ in range(self._crowd_size):
                             question, caller = self._long_question(), self._new_caller()
                             self._spawn(self._ask(client, question, BATCH, caller))
-                    if self._num_chats < CHATS_AT_ONCE:
-                        self._spawn(self._chat(client, self._next_question(wanted)))
-                    # A slow oscillation around the mean, with Poisson arrivals.
-                    swing = 1 + 0.4 * math.sin(now_s / 5)
-                    per_s = min(wanted.per_s, self._affordable_per_s)
-                    await asyncio.sleep(self._random.expovariate(per_s * swing))
+                    if now_s >= next_chat_s:
+                        if self._num_chats < CHATS_AT_ONCE:
+                            self._spawn(self._chat(client, self._next_question(wanted)))
+                        # A slow oscillation around the mean, with Poisson arrivals.
+                        swing = 1 + 0.4 * math.sin(now_s / 5)
+                        per_s = min(wanted.per_s, self._affordable_per_s)
+                        next_chat_s = now_s + self._random.expovariate(per_s * swing)
+                    # Crowds and phases do not wait for a chat, of which a slow engine gets few.
+                    await asyncio.sleep(min(max(next_chat_s - time.monotonic(), 0), LONGEST_WAIT_S))
             finally:
                 for task in self._tasks:
                     task.cancel()

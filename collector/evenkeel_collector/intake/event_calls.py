@@ -20,6 +20,7 @@ _CONTENT = {
     conventions.TOOL_DEFINITIONS,
 }
 CODEX_REQUEST = "codex.api_request"
+_OURS = "evenkeel."
 _KEPT = ("gen_ai.", "server.", "evenkeel.", "aws.", "azure.", "openai.")
 
 
@@ -175,6 +176,9 @@ def _tool(event: Mapping[str, str]) -> DescribedCall | None:
 
 def _inference(event: Mapping[str, str]) -> DescribedCall | None:
     operation = event.get(conventions.OPERATION) or "chat"
+    if operation.startswith(_OURS):
+        # Spans of ours are known by such names, and an event is none of them.
+        operation = "chat"
     model = event.get(conventions.REQUEST_MODEL) or event.get(conventions.RESPONSE_MODEL, "")
     return DescribedCall(
         f"{operation} {model}".rstrip(),

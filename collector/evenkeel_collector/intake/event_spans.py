@@ -225,6 +225,8 @@ def _span_of(
     )
     told = {key: text for key, text in attributes.items() if key.startswith("evenkeel.")}
     told |= {key: text for key, text in call.attributes.items() if text}
+    # It would make the span one of our own runtime's.
+    told.pop(spans.STATUS, None)
     told[spans.FROM_EVENT] = name
     duration_ns = _duration_ns(call.duration_ms)
     if duration_ns is None or duration_ns > end_ns:

@@ -12,9 +12,14 @@ from evenkeel_collector.intake.canonical import Finish
 from evenkeel_collector.intake.metric_points import Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
 from evenkeel_collector.intake.sampling import ATTRIBUTE_OF_COLUMN, LatencyObjective, Sampler
+from evenkeel_collector.ports.access import Access
 from evenkeel_collector.redaction.frames import LOGS
 from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.repeated_fields import remove
 from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+# How removed reviews are counted, among what redaction removes.
+REVIEW = "review"
 
 
 class IntakePipeline:
@@ -24,6 +29,7 @@ class IntakePipeline:
         redactor: Removes secrets, prompts and answers.
         sampler: Drops the detail of some requests.
         metrics: Counts what was removed.
+        access: While it has tokens, what senders label as a review is none.
         is_hasty: Whether to raise OverBudgetError if redaction takes too long.
         begun: Requests of agents that have begun; none yet if it is None.
     """
@@ -33,6 +39,7 @@ class IntakePipeline:
         redactor: Redactor,
         sampler: Sampler,
         metrics: SelfMetrics,
+        access: Access,
         *,
         is_hasty: bool = False,
         begun: BegunRequests | None = None,
@@ -41,6 +48,7 @@ class IntakePipeline:
         self._is_hasty = is_hasty
         self._sampler = sampler
         self._metrics = metrics
+        self._access = access
         self._slos: Sequence[Slo] | None = None
         self.begun = begun or BegunRequests()
 
@@ -55,7 +63,12 @@ class IntakePipeline:
     def in_haste(self) -> IntakePipeline:
         """Return a copy for the event loop: it raises OverBudgetError if redaction is slow."""
         return IntakePipeline(
-            self._redactor, self._sampler, self._metrics, is_hasty=True, begun=self.begun
+            self._redactor,
+            self._sampler,
+            self._metrics,
+            self._access,
+            is_hasty=True,
+            begun=self.begun,
         )
 
     @property
@@ -77,18 +90,28 @@ class IntakePipeline:
         for rule, number in counts.items():
             self._metrics.redactions.labels(rule).inc(number)
 
-    def finish_for(self, tenant: str | None) -> Finish:
-        """Return the processing for a sender that proved this tenant, or none."""
+    def finish_for(self, tenant: str | None, *, is_review: bool = False) -> Finish:
+        """Return the processing for a sender that proved this tenant, or none.
+
+        Args:
+            tenant: The proven tenant.
+            is_review: Whether it proved that it may review answers.
+        """
 
         def finish(message: Any) -> bytes:
             if tenant is not None:
                 claim(message, tenant)
+            num_reviews = 0
+            if not (is_review or self._access.is_open):
+                num_reviews = remove_reviews(message)
             decisions = self._sampler.apply(message)
             redacted = self._redactor.redact(message, tenant, is_hasty=self._is_hasty)
             # Last: if protobuf cannot encode the message, everything is repeated on another one.
             for reason, number in decisions.items():
                 self._metrics.details_sampled.labels(reason).inc(number)
             self._count(redacted.counts)
+            if num_reviews:
+                self._count({REVIEW: num_reviews})
             return redacted.payload
 
         return finish
@@ -104,6 +127,23 @@ class IntakePipeline:
             return redacted.payload
 
         return finish
+
+
+def remove_reviews(message: Any) -> int:
+    """Remove the labels of a review from feedback, and return their number."""
+    num = 0
+    for resource_spans in message.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                if span.name == spans.SPAN_FEEDBACK:
+                    found = [
+                        index
+                        for index, pair in enumerate(span.attributes)
+                        if pair.key == spans.EVAL_LABEL and pair.value.string_value in spans.REVIEWS
+                    ]
+                    remove(span.attributes, found)
+                    num += len(found)
+    return num
 
 
 def claim_logs(message: Any, tenant: str) -> None:
@@ -126,7 +166,7 @@ def claim(message: Any, tenant: str) -> None:
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
                 has_tenant, is_request = _overwrite(span.attributes, tenant)
-                if is_request and not has_tenant:
+                if not has_tenant and (is_request or span.name in spans.JUDGEMENTS):
                     span.attributes.add(key=spans.TENANT).value.string_value = tenant
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from evenkeel import spans
 from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import Audit, AuditEntry, write_down
 from evenkeel.errors import ConfigurationError, StoreError, first_line
@@ -22,6 +23,7 @@ from evenkeel.store import read_query
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.alerts.book import FILE_NAME as BOOK_NAME
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.intake.canonical import check_protobuf
 from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS
 from evenkeel_collector.operators import actions as operator_actions
@@ -29,6 +31,7 @@ from evenkeel_collector.operators import prompts as prompt_actions
 from evenkeel_collector.operators.alert_list import listing_json, read_listing
 from evenkeel_collector.operators.feedback import Feedback, Judge, Review, to_span
 from evenkeel_collector.operators.problems import TRANSPORT
+from evenkeel_collector.ports.access import ForbiddenError
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.corrections import Correction, Corrections
 from evenkeel_collector.slo.report import SloReport, measure
@@ -88,11 +91,23 @@ class OperatorService:
         details = {**{key: value for key, value in kept.items() if value is not None}, **result}
         entry = AuditEntry(time_ns(), order.by, token, name, details)
         await asyncio.to_thread(self._write_down, entry)
-        await self.intake.take(_TRACES, PROTOBUF, body, None, TRANSPORT)
+        # Not as from a sender, whose reviews are none. In a thread, because redaction may be slow.
+        finish = self.intake.pipeline.finish_for(None, is_review=True)
+        checked = await asyncio.to_thread(check_protobuf, body, finish)
+        await self.intake.accept(checked, TRANSPORT)
         return result
 
     async def keep_feedback(self, said: Feedback, tenant: str | None) -> dict[str, Any]:
-        """Store feedback from an application's user; `tenant` is that of the sender's token."""
+        """Store feedback from an application's user; `tenant` is that of the sender's token.
+
+        Raises:
+            ForbiddenError: If it is a review, which is an operator's.
+        """
+        if said.label in spans.REVIEWS and not self.intake.access.is_open:
+            raise ForbiddenError(
+                f"the label {said.label!r} is a review's: send it to /api/review with a token that "
+                "has the scope admin"
+            )
         span_id, body = to_span(said)
         await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT)
         return {"trace_id": said.trace_id, "feedback_id": span_id}

@@ -120,6 +120,7 @@ def _prepare(settings: CollectorSettings, redaction: RedactionSettings) -> _Prep
     if settings.clickhouse is not None:
         check_url(settings.clickhouse.get_secret_value())
     metrics = SelfMetrics()
+    control = AccessControl(settings.access, metrics)
     addresses = [address.get_secret_value() for address in settings.scrape]
     prepared = _Prepared(
         tls=read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca),
@@ -127,8 +128,8 @@ def _prepare(settings: CollectorSettings, redaction: RedactionSettings) -> _Prep
         retention=read_retention(settings.retention),
         metrics=metrics,
         max_connections=_bound_connections(settings.max_connections),
-        control=AccessControl(settings.access, metrics),
-        pipeline=_make_pipeline(settings, redaction, metrics),
+        control=control,
+        pipeline=_make_pipeline(settings, redaction, metrics, control.access),
         prices=PriceFollower(settings.prices, metrics),
     )
     if prepared.control.access.is_open and not _is_loopback(settings.host):
@@ -281,11 +282,11 @@ def _bound_connections(wanted: int) -> int:
 
 
 def _make_pipeline(
-    settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics
+    settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics, access: Access
 ) -> IntakePipeline:
     slos = read_slo_file(settings.slos).slos if settings.slos is not None else ()
     sampler = Sampler(settings.detail_probability, objectives_of(slos), bad_statuses_of(slos))
-    return IntakePipeline(redaction.build(), sampler, metrics)
+    return IntakePipeline(redaction.build(), sampler, metrics, access)
 
 
 async def _start_slos(

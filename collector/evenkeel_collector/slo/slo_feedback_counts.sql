@@ -26,13 +26,13 @@ FROM
         argMax(ifNull(toString(r.prompt_version), ''), r.span_id = f.request_span_id) AS of_version,
         argMax(ifNull(toString(r.engine), ''), r.span_id = f.request_span_id) AS of_engine
     FROM feedback AS f
-    LEFT JOIN
+    GLOBAL LEFT JOIN
     (
         SELECT trace_id, span_id, model, tenant, slo_class, route, prompt_name, prompt_version, engine
         FROM requests
         WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - 172800000000000, 'UTC')
             AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
-            AND trace_id IN (
+            AND trace_id GLOBAL IN (
                 SELECT trace_id FROM feedback
                 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
                     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC'))

@@ -1,9 +1,13 @@
 """Feedback over HTTP ends up in the store, with secrets taken out."""
 
+import hashlib
+from collections.abc import Iterator
+
 import httpx
 import pytest
 
-from tests.fixtures.collector_process import CollectorProcess, wait_for
+from evenkeel_collector.operators.feedback import Feedback, to_span
+from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 
 pytestmark = pytest.mark.integration
 TRACE = "ab" * 16
@@ -62,3 +66,76 @@ def test_a_refused_body_is_counted(collector: CollectorProcess, body: bytes) -> 
     assert answer.status_code == 400
     assert answer.json()["status"] == 400
     assert num_refused(collector) == before + 1
+
+
+ENTRY = '[[token]]\nname = "{name}"\nsha256 = "{digest}"\nscopes = ["{scope}"]\n'
+
+
+def token(name: str, scope: str, tenant: str = "") -> str:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    entry = ENTRY.format(name=name, digest=digest, scope=scope)
+    return entry + (f'tenant = "{tenant}"\n' if tenant else "")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
+    folder = tmp_path_factory.mktemp("guarded")
+    access = folder / "access.toml"
+    access.write_text(
+        token("acme", "ingest", "acme") + token("fleet", "ingest") + token("operator", "admin")
+    )
+    with running_collector(folder, ["--access", str(access)]) as running:
+        yield running
+
+
+def post(
+    collector: CollectorProcess, name: str, path: str, body: dict[str, object] | bytes
+) -> httpx.Response:
+    headers = {"authorization": f"Bearer {name}"}
+    if isinstance(body, bytes):
+        headers["content-type"] = "application/x-protobuf"
+        return httpx.post(f"{collector.http_url}{path}", headers=headers, content=body)
+    return httpx.post(f"{collector.http_url}{path}", headers=headers, json=body)
+
+
+def stored(collector: CollectorProcess, trace_id: str) -> list[tuple[str | None, str | None]]:
+    """Return label and tenant of the feedback on an answer."""
+    headers = {"authorization": "Bearer operator"}
+    sql = f"SELECT label, tenant FROM evenkeel.feedback WHERE trace_id = '{trace_id}'"
+    answer = httpx.post(
+        collector.query_url, content=f"{sql} ORDER BY time FORMAT JSONCompact", headers=headers
+    )
+    return [tuple(row) for row in answer.raise_for_status().json()["data"]]
+
+
+@pytest.mark.parametrize("name", ["acme", "fleet", "operator"])
+@pytest.mark.parametrize("label", ["golden", "not golden"])
+def test_a_sender_cannot_review(guarded: CollectorProcess, name: str, label: str) -> None:
+    trace_id = hashlib.md5(f"{name} {label}".encode()).hexdigest()
+    said: dict[str, object] = {"trace_id": trace_id, "label": label, "corrected": "mine"}
+    refused = post(guarded, name, "/v1/feedback", said)
+    assert (refused.status_code, "/api/review" in refused.json()["detail"]) == (403, True)
+    # A span that says the same is feedback, and nothing more.
+    _, body = to_span(Feedback(trace_id=trace_id, label=label, corrected="mine"))
+    assert post(guarded, name, "/v1/traces", body).status_code == 200
+    wait_for(lambda: bool(stored(guarded, trace_id)))
+    assert stored(guarded, trace_id) == [(None, "acme" if name == "acme" else None)]
+
+
+def test_an_operator_reviews(guarded: CollectorProcess) -> None:
+    order: dict[str, object] = {"by": "lee", "trace_id": TRACE, "tenant": "acme"}
+    order |= {"decision": "accept", "reference": "9 EUR"}
+    for name, status in (("acme", 403), ("fleet", 403), ("operator", 200)):
+        assert post(guarded, name, "/api/review", order).status_code == status
+    wait_for(lambda: bool(stored(guarded, TRACE)))
+    assert stored(guarded, TRACE) == [("golden", "acme")]
+
+
+def test_feedback_has_the_tenant_of_its_token(guarded: CollectorProcess) -> None:
+    trace_id = "ef" * 16
+    for number, tenant in enumerate((None, "acme", "other")):
+        said: dict[str, object] = {"trace_id": trace_id, "score": 1, "id": str(number)}
+        said |= {"tenant": tenant} if tenant else {}
+        assert post(guarded, "acme", "/v1/feedback", said).status_code == 200
+    wait_for(lambda: len(stored(guarded, trace_id)) == 3)
+    assert stored(guarded, trace_id) == [(None, "acme")] * 3

@@ -155,6 +155,16 @@ def test_charts_stand_under_each_other_and_share_their_crosshair(
     )
     # What the script draws last replaces charts, and with them the crosshair.
     settled(page)
+    # Also if one of them has wider labels than the others.
+    widths = page.evaluate(
+        """() => {
+          const charts = [...document.querySelectorAll('.ek-host')].map((host) => host.live);
+          const live = charts[1];
+          live.show(live.html.replace(/--ek-w:[0-9.]+ch/, '--ek-w:19ch'));
+          return charts.map(({ chart }) => chart.style.getPropertyValue('--ek-w'));
+        }"""
+    )
+    assert widths == ["19ch"] * 6
     page.locator(".st-key-chart-ttft .ek-plot").hover()
     expect(page.locator(".ek-cursor")).to_have_count(6)
     expect(page.locator(".ek-said")).to_have_count(1)

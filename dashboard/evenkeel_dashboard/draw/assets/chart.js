@@ -16,6 +16,13 @@ const clock = { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digi
 // All charts on the page: one crosshair for those over time.
 const charts = new Set();
 
+// Those over time stand under each other: their y labels have the room that the widest needs.
+function align() {
+  const timed = [...charts].filter((chart) => chart.host.isConnected && chart.x === "time");
+  const widest = Math.max(...timed.map((chart) => chart.labels));
+  for (const { chart } of timed) chart.style.setProperty("--ek-w", `${widest}ch`);
+}
+
 // The data of one path: [x, value, lower end, upper end] of each point, bar or cell.
 function read(path) {
   const { kind, name, counts } = path.dataset, d = path.getAttribute("d");
@@ -54,6 +61,8 @@ class Live {
     const data = this.chart.dataset;
     for (const name of ["begin", "step", "left", "right", "bottom", "top"]) this[name] = +data[name];
     this.x = data.x;
+    this.labels = parseFloat(this.chart.style.getPropertyValue("--ek-w"));
+    align();
     if (hadFocus) this.chart.focus();
     if (this.at) this.say(this.at.x, this.at.y);
   }

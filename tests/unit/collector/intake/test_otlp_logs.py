@@ -346,6 +346,23 @@ def test_an_evaluation_is_one_of_ours_below_the_span_it_is_about() -> None:
     assert attributes["gen_ai.evaluation.score.value"] == "0.75"
 
 
+@pytest.mark.parametrize(
+    "operation", ["evenkeel.feedback", "evenkeel.evaluation.live", "evenkeel.evaluation run"]
+)
+def test_an_event_is_never_a_judgement_nor_a_request_of_our_runtime(operation: str) -> None:
+    said = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.evaluation.score.label": "golden",
+        "evenkeel.feedback.corrected": "mine",
+        "evenkeel.status": "ok",
+    }
+    name = "gen_ai.client.inference.operation.details"
+    ((span, attributes),) = spans_of(checked(logs_request(1, said, event_name=name)).payload)
+    assert span.name == "chat"
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert "evenkeel.status" not in attributes
+
+
 def test_many_events_are_not_converted_while_others_wait() -> None:
     request = agent_event("claude_code", "api_request")
     records = request.resource_logs[0].scope_logs[0].log_records

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.intake.canonical import check_message, check_protobuf
 from evenkeel_collector.intake.pipeline import IntakePipeline, objectives_of
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
+from evenkeel_collector.ports.access import Access, AccessScope, Token
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.telemetry.metrics import SelfMetrics
@@ -18,17 +20,17 @@ CONTENT = {"gen_ai.input.messages": "my mail is ana@example.org", "note": "ana@e
 
 
 def pipeline(
-    content_tenants: tuple[str, ...] = (), probability: float = 1.0
+    content_tenants: tuple[str, ...] = (), probability: float = 1.0, tokens: Sequence[Token] = ()
 ) -> tuple[IntakePipeline, SelfMetrics]:
     metrics = SelfMetrics()
     sampler = Sampler(probability, [LatencyObjective("ttft_s", 0.5)])
     redactor = Redactor(load_rules(None), None, content_tenants)
-    return IntakePipeline(redactor, sampler, metrics), metrics
+    return IntakePipeline(redactor, sampler, metrics, Access(tokens)), metrics
 
 
 def stored(body: bytes, **arguments: Any) -> list[dict[str, str]]:
-    tenant = arguments.pop("tenant", None)
-    finish = pipeline(**arguments)[0].finish_for(tenant)
+    tenant, is_review = arguments.pop("tenant", None), arguments.pop("is_review", False)
+    finish = pipeline(**arguments)[0].finish_for(tenant, is_review=is_review)
     message = ExportTraceServiceRequest.FromString(check_protobuf(body, finish).payload)
     return [
         {pair.key: pair.value.string_value for pair in span.attributes}
@@ -57,6 +59,57 @@ def test_a_proved_tenant_stands_over_what_spans_say() -> None:
 def test_a_request_span_without_a_tenant_gets_the_proved_one() -> None:
     body = trace_request(2, {"evenkeel.status": "ok"}).SerializeToString()
     assert [span["evenkeel.tenant"] for span in stored(body, tenant="acme")] == ["acme", "acme"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "evenkeel.feedback",
+        "evenkeel.evaluation",
+        "evenkeel.evaluation.run",
+        "evenkeel.evaluation.live",
+    ],
+)
+def test_a_judgement_without_a_tenant_gets_the_proved_one(name: str) -> None:
+    body = trace_request(1, {"gen_ai.evaluation.score.value": 0.0}, name).SerializeToString()
+    assert [span["evenkeel.tenant"] for span in stored(body, tenant="acme")] == ["acme"]
+    assert ["evenkeel.tenant" in span for span in stored(body)] == [False]
+
+
+TOKENS = (Token(name="fleet", sha256="0" * 64, scopes=frozenset({AccessScope.INGEST})),)
+LABEL = "gen_ai.evaluation.score.label"
+
+
+@pytest.mark.parametrize("label", ["golden", "not golden"])
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_a_sender_with_a_token_cannot_review(label: str, tenant: str | None) -> None:
+    said = {LABEL: label, "gen_ai.evaluation.score.value": 0.0, "note": label}
+    body = trace_request(1, said, "evenkeel.feedback").SerializeToString()
+    (span,) = stored(body, tokens=TOKENS, tenant=tenant)
+    assert LABEL not in span and span["note"] == label
+    # Without tokens everybody is an operator, and the operators' API has checked the scope.
+    assert stored(body)[0][LABEL] == label
+    assert stored(body, tokens=TOKENS, is_review=True)[0][LABEL] == label
+
+
+def test_a_label_that_is_no_review_stays() -> None:
+    for name, label in (("evenkeel.feedback", "up"), ("evenkeel.evaluation", "golden")):
+        body = trace_request(1, {LABEL: label}, name).SerializeToString()
+        assert stored(body, tokens=TOKENS)[0][LABEL] == label
+
+
+def test_a_review_cannot_hide_behind_another_label() -> None:
+    request = trace_request(1, {LABEL: "up"}, "evenkeel.feedback")
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.attributes.add(key=LABEL).value.string_value = "golden"
+    made, metrics = pipeline(tokens=TOKENS)
+    # A map nests: the message is parsed and finished twice, and the label counted once.
+    span.attributes.add(key="deep").value.kvlist_value.values.add(key="a")
+    payload = check_protobuf(request.SerializeToString(), made.finish_for(None)).payload
+    (kept,) = ExportTraceServiceRequest.FromString(payload).resource_spans[0].scope_spans[0].spans
+    assert [p.value.string_value for p in kept.attributes if p.key == LABEL] == ["up"]
+    value = metrics.registry.get_sample_value
+    assert value("evenkeel_collector_redactions_total", {"rule": "review"}) == 1
 
 
 def test_nested_values_are_redacted_before_they_become_text() -> None:
