@@ -13,13 +13,13 @@ WITH found AS
 )
 SELECT found.*, formatDateTime(found.time, '%Y-%m-%dT%H:%i:%S.%fZ', 'UTC') AS arrival, attributes
 FROM found
-LEFT JOIN
+GLOBAL LEFT JOIN
 (
     SELECT SpanId AS id_of_span, SpanAttributes AS attributes,
         if(SpanAttributes['evenkeel.tenant'] != '', SpanAttributes['evenkeel.tenant'],
             ResourceAttributes['evenkeel.tenant']) AS whose
     FROM evenkeel.spans
-    WHERE TraceId IN (SELECT trace_id FROM found)
+    WHERE TraceId GLOBAL IN (SELECT trace_id FROM found)
 ) AS own ON own.id_of_span = found.span_id
 -- Another tenant's span may have the same ids.
 ORDER BY own.whose = ifNull(found.tenant, '') DESC

@@ -17,7 +17,7 @@ FROM
         FROM spans
         WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
             AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
-            AND ServiceName IN (
+            AND ServiceName GLOBAL IN (
                 SELECT DISTINCT requests.service
                 FROM requests
                 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')

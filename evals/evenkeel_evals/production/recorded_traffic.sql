@@ -4,7 +4,7 @@ SELECT
     r.route AS route, r.tenant AS tenant,
     s.input_messages AS input_messages, s.output_messages AS output_messages
 FROM evenkeel.requests AS r
-INNER JOIN (
+GLOBAL INNER JOIN (
     SELECT
         TraceId, SpanId,
         SpanAttributes['gen_ai.input.messages'] AS input_messages,

@@ -10,7 +10,7 @@ SELECT
         e2e_s) AS rank_s
 FROM evenkeel.requests
 -- Finds the few slowest by reading only the columns needed, then reads just those rows in full.
-WHERE (requests.model, requests.time) IN
+WHERE (requests.model, requests.time) GLOBAL IN
 (
     SELECT model, time
     FROM evenkeel.requests

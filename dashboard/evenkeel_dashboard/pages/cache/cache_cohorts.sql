@@ -28,7 +28,7 @@ SELECT
     sumIf(weight, cached_tokens = 0) / nullIf(num_requests, 0) AS cold_ratio,
     sum(least(cached_tokens, input_tokens) * weight * token_s) AS saved_s
 FROM requests
-LEFT JOIN rates ON rates.model = requests.model
+GLOBAL LEFT JOIN rates ON rates.model = requests.model
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}

@@ -10,7 +10,7 @@ SELECT
     mapApply((key, text) -> (key, substringUTF8(text, 1, 100)), record.LogAttributes) AS attributes,
     substringUTF8(span.SpanName, 1, 200) AS span
 FROM evenkeel.logs AS record
-LEFT ANY JOIN (
+GLOBAL LEFT ANY JOIN (
     SELECT SpanId, SpanName
     FROM evenkeel.spans
     WHERE TraceId = {trace_id:String}
