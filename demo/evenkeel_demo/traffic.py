@@ -205,12 +205,12 @@ class Traffic:
             first, *others = self._questions[:WARM_UP_QUESTIONS]
             await ask(first)
             await asyncio.gather(*map(ask, others))
-            timed, began_s = (
-                self._questions[WARM_UP_QUESTIONS:][:WARM_UP_QUESTIONS],
-                time.monotonic(),
-            )
-            await asyncio.gather(*map(ask, timed))
-            self._affordable_per_s = affordable_per_s(len(timed), time.monotonic() - began_s)
+            timed = self._questions[WARM_UP_QUESTIONS : 2 * WARM_UP_QUESTIONS]
+            if timed:
+                began_s = time.monotonic()
+                await asyncio.gather(*map(ask, timed))
+                took_s = time.monotonic() - began_s
+                self._affordable_per_s = affordable_per_s(len(timed), took_s)
             # The fastest: a pause of the machine would make the crowd too small.
             long_s = min(
                 [await ask(self._long_question(), max_tokens=1) for _ in range(CROWD_SAMPLES)]

@@ -69,7 +69,7 @@ def test_who_waits_for_an_answer_asks_nothing_else() -> None:
     assert num_waiting == CHATS_AT_ONCE
 
 
-async def _asked_in_3_s(wait_s: float) -> int:
+async def _asked_in_3_s(wait_s: float, num_questions: int = 20) -> int:
     """How many chats come that want to come a hundred times a second, after a warm-up."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ async def _asked_in_3_s(wait_s: float) -> int:
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         question = GoldenQuestion([{"role": "user", "content": "Where is my order?"}], "orders")
-        traffic = Traffic(f"http://127.0.0.1:{port}", None, "Be brief.", [question] * 20)
+        traffic = Traffic(f"http://127.0.0.1:{port}", None, "Be brief.", [question] * num_questions)
         await traffic.warm_up()
         wait_s = 0.0
         rates = (DemoPhase.HEALTHY, Rates(per_s=100))
@@ -101,6 +101,10 @@ def test_a_slow_engine_is_asked_half_of_what_it_can_answer() -> None:
     """Eight at once take two seconds, so two a second may come; a fast one gets what is wanted."""
     num_slow, num_fast = (asyncio.run(_asked_in_3_s(wait_s)) for wait_s in (2.0, 0.0))
     assert 0 < num_slow < min(20, num_fast)
+
+
+def test_with_few_questions_there_is_traffic_without_timing() -> None:
+    assert asyncio.run(_asked_in_3_s(0.0, num_questions=2)) > 0
 
 
 @pytest.mark.parametrize("long_prompt_s", [0.03, 0.07, 0.2, 0.5, 0.8])
