@@ -72,6 +72,8 @@ def test_functions_run_apart(item: Item, tmp_path: Path) -> None:
     with PythonChecks(tmp_path, timeout_s=1.0) as checks:
         late = "python: c.py:slow took over 1 s, or crashed"
         assert [score("slow") for _ in range(2)] == [(Label.UNSCORED, late)] * 2
+        # And so after a slow one; on a busy machine a start may itself take over a second.
+        assert any(score("short")[0] is Label.RIGHT for _ in range(120))
 
 
 @pytest.mark.parametrize(
