@@ -42,8 +42,7 @@ DEFAULT_RECEIVER_PORT = 9095
 START_TIMEOUT_S = 180.0
 # Requests become queryable 3 s after the runtime sends them; the report waits for the last ones.
 SETTLE_S = 4.0
-# How long the demo runs over for an unfinished A/B run or an unresolved alert: a slow machine needs
-# longer for both.
+# How long the demo runs over for an unfinished act, A/B run or alert: a slow machine needs longer.
 GRACE_S = 180.0
 
 
@@ -238,19 +237,20 @@ class _Stage:
             await self.comparison.close()
 
     def _rates(self) -> tuple[DemoPhase, Rates]:
-        elapsed_s = self.elapsed_s()
-        phase = self.story.phase(elapsed_s)
-        if phase is not self._phase:
-            self._phase = phase
-            if phase is DemoPhase.RECOVERED:
+        self.story.advance(self.elapsed_s(), self.traffic.counters)
+        act = self.story.act
+        if act.phase is not self._phase:
+            self._phase = act.phase
+            if act.phase is DemoPhase.RECOVERED:
                 # Before the second crowd: the runtime takes a second to follow its file.
                 parts.write_control_file(self.place.data_dir, "act")
-        return phase, self.story.rates(elapsed_s)
+        return act.phase, act.rates
 
     def _is_over(self) -> bool:
         if self.options.exit_after_s is None:
             return False
-        is_told = self.comparison.is_over and not self.receiver.has_firing_page()
+        is_alerting = self.receiver.has_firing_page()
+        is_told = self.story.is_over and self.comparison.is_over and not is_alerting
         overtime_s = self.elapsed_s() - self.options.exit_after_s
         return overtime_s >= (0.0 if is_told else GRACE_S)
 
@@ -262,7 +262,7 @@ class _Stage:
     def _frame(self) -> Frame:
         return Frame(
             elapsed_s=self.elapsed_s(),
-            phase=self.story.phase(self.elapsed_s()),
+            phase=self.story.act.phase,
             counters=self.traffic.counters,
             notifications=self.receiver.notifications,
             comparison=self.comparison.summary,

@@ -4,47 +4,76 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenkeel_demo.traffic import DemoPhase, Rates
+from evenkeel_demo.traffic import ClientCounters, DemoPhase, Rates
 
 DEFAULT_LENGTH_S = 200.0
 
-# Each phase and the share of the demo's length at which it ends; then it stays popular.
-PHASES = (
-    (DemoPhase.HEALTHY, 0.15),
-    (DemoPhase.CROWDED, 0.32),
-    (DemoPhase.RECOVERED, 0.42),
-    (DemoPhase.CONTROLLED, 0.59),
-    (DemoPhase.POPULAR, 0.8),
-    (DemoPhase.CUT, 1.0),
-)
-RATES = {
-    DemoPhase.HEALTHY: Rates(per_s=6.0, popular_ratio=0.3),
-    DemoPhase.CROWDED: Rates(per_s=6.0, crowd_every_s=0.5),
-    DemoPhase.RECOVERED: Rates(per_s=3.0, popular_ratio=0.3),
-    DemoPhase.CONTROLLED: Rates(per_s=6.0, crowd_every_s=0.5),
-    DemoPhase.POPULAR: Rates(per_s=6.0, popular_ratio=0.7),
-    DemoPhase.CUT: Rates(per_s=6.0, popular_ratio=0.3, max_tokens=12),
-}
-COMPARISON_FROM = 0.65
-
 
 @dataclass(frozen=True, slots=True)
+class Act:
+    """What happens in a part of the demo, and how long it lasts.
+
+    Attributes:
+        share: The part of the demo's length that it takes at least.
+        num_chats: It goes on until that many of its chats have started to be answered: on a slow
+            machine there would be nothing to see otherwise.
+    """
+
+    phase: DemoPhase
+    rates: Rates
+    share: float
+    num_chats: int
+
+
+ACTS = (
+    Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3), 0.15, 10),
+    Act(DemoPhase.CROWDED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
+    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.10, 10),
+    Act(DemoPhase.CONTROLLED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
+    Act(DemoPhase.POPULAR, Rates(6.0, popular_ratio=0.7), 0.21, 40),
+    Act(DemoPhase.CUT, Rates(6.0, popular_ratio=0.3, max_tokens=12), 0.20, 20),
+)
+# What goes on after the last one.
+ENCORE = 4
+# An act ends after this many times its share, whatever has been seen.
+LONGEST = 3.0
+# The A/B run starts once popular questions have been asked for this share of the length.
+COMPARISON_AFTER = 0.06
+
+
 class Story:
-    """The phases of a demo `length_s` long; after its end, questions stay popular."""
+    """The acts of a demo that is `length_s` long on a machine that is not too slow for it.
 
-    length_s: float = DEFAULT_LENGTH_S
+    After the last one, popular questions are asked.
+    """
 
-    def phase(self, elapsed_s: float) -> DemoPhase:
-        """Return the phase at a time since the traffic started."""
-        return next(
-            (phase for phase, until in PHASES if elapsed_s < until * self.length_s),
-            DemoPhase.POPULAR,
-        )
+    def __init__(self, length_s: float = DEFAULT_LENGTH_S) -> None:
+        self._length_s = length_s
+        self._began_s = [0.0]
 
-    def rates(self, elapsed_s: float) -> Rates:
-        """Return the arrivals at a time since the traffic started."""
-        return RATES[self.phase(elapsed_s)]
+    @property
+    def is_over(self) -> bool:
+        """Whether all acts have been played."""
+        return len(self._began_s) > len(ACTS)
+
+    @property
+    def act(self) -> Act:
+        """What happens now."""
+        return ACTS[ENCORE if self.is_over else len(self._began_s) - 1]
+
+    def advance(self, elapsed_s: float, counters: ClientCounters) -> None:
+        """Go on to the next act if this one is over, at a time since the traffic started."""
+        if self.is_over:
+            return
+        share_s = self.act.share * self._length_s
+        lasted_s = elapsed_s - self._began_s[-1]
+        num_chats = len(counters.ttft_s_by_phase.get(self.act.phase, ()))
+        is_seen = num_chats >= self.act.num_chats or lasted_s >= LONGEST * share_s
+        if lasted_s >= share_s and is_seen:
+            self._began_s.append(elapsed_s)
 
     def is_comparing(self, elapsed_s: float) -> bool:
         """Return whether the A/B run should have started."""
-        return elapsed_s >= COMPARISON_FROM * self.length_s
+        if len(self._began_s) <= ENCORE:
+            return False
+        return elapsed_s >= self._began_s[ENCORE] + COMPARISON_AFTER * self._length_s

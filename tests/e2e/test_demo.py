@@ -29,7 +29,7 @@ from evenkeel_demo.parts import Ports
 from tests.checkout import ROOT
 from tests.queries import query
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 PICTURES = ROOT / "build" / "e2e"
 CHROMIUM_ARGUMENTS = (

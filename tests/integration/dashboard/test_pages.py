@@ -69,8 +69,7 @@ def in_view(page: Page, place: Locator) -> bool:
 def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
     platform: Platform, browser: Browser, scheme: str
 ) -> None:
-    page = browser.new_page(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
-    page.goto(f"{platform.dashboard_url}/?range=6h&live=off")
+    page = opened(browser, f"{platform.dashboard_url}/?range=6h&live=off", scheme, height=900)
     page.evaluate(
         "() => { window.clicks = 0; addEventListener('click', () => window.clicks++, true);"
         " addEventListener('wheel', () => window.clicks += 100, true) }"
