@@ -22,6 +22,7 @@ from tests.fixtures.dashboard_process import (
     evenkeel,
     opened,
     overflow,
+    place_of,
     stop,
     wait_for,
 )
@@ -85,9 +86,7 @@ def test_the_slowest_request_opens_as_a_waterfall(platform: Platform, browser: B
 
 
 def drag(page: Page, plot: Locator, begin: float, end: float) -> None:
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    assert box is not None
+    box = place_of(plot)
     page.mouse.move(box["x"] + box["width"] * begin, box["y"] + box["height"] / 2)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * end, box["y"] + box["height"] / 2, steps=8)

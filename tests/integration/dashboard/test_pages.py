@@ -21,6 +21,7 @@ from tests.fixtures.dashboard_process import (
     evenkeel,
     opened,
     overflow,
+    place_of,
     settled,
 )
 from tests.queries import query
@@ -99,8 +100,7 @@ def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
 def test_the_whole_banner_and_card_lead_to_the_slo(platform: Platform, browser: Browser) -> None:
     for place in (".ek-verdict", f".ek-slo:has-text('{SLO}')"):
         page = opened(browser, f"{platform.dashboard_url}/?range=6h&live=off")
-        box = page.locator(place).first.bounding_box()
-        assert box is not None
+        box = place_of(page.locator(place).first)
         page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] - 8)
         expect(page.get_by_text("Who burned it")).to_be_visible()
         assert httpx.URL(page.url).params["slo"] == SLO
@@ -135,8 +135,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     page = opened(browser, platform.page("latency"))
     plot = page.locator(".st-key-chart-heatmap .ek-plot")
     expect(plot).to_be_visible()
-    plot.scroll_into_view_if_needed()
-    page.wait_for_timeout(800)
+    place_of(plot)
     point = page.evaluate(
         """() => {
           const cells = document.querySelector('.st-key-chart-heatmap path[data-kind=cell]');

@@ -40,7 +40,7 @@ def results_by_slice(record: dict[str, Any], metric: str) -> dict[str, dict[str,
 
 
 def test_the_short_prompt_is_caught_on_extraction(served_model: ServedModel) -> None:
-    code, record = run(served_model.url, "full", "short")
+    code, record = run(served_model.url, "full", "short", "--limit", "150")
     assert (code, record["verdict"]) == (1, "regressed"), record["headline"]
     accuracy = results_by_slice(record, "accuracy")
     assert accuracy["extraction"]["verdict"] == "regressed"
@@ -52,7 +52,7 @@ def test_the_short_prompt_is_caught_on_extraction(served_model: ServedModel) -> 
 
 def test_a_side_against_itself_is_not_a_regression(served_model: ServedModel) -> None:
     # On accuracy: whether the same prompt is as fast twice is a matter of the machine.
-    code, record = run(served_model.url, "full", "full", "--limit", "150", gates="accuracy>=-1%")
+    code, record = run(served_model.url, "full", "full", "--limit", "100", gates="accuracy>=-1%")
     assert code in (0, 3), record["headline"]
     assert record["verdict"] in ("better", "no worse", "inconclusive")
     # Greedy answers of one prompt differ by batch numerics at most.
