@@ -43,10 +43,10 @@ from bench.eval_runs import (
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.dataset.dataset import Item, Message
+from evenkeel_evals.judge.gate_verdicts import OVERALL, judge
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.slice_verdicts import OVERALL, judge
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from evenkeel_runtime.exporter.step_history import StepHistory  # noqa: E402
 from evenkeel_runtime.exporter.step_reader import DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS  # noqa: E402
-from evenkeel_runtime.ledger.charges import DEFAULT_RIVALS, RequestTimes  # noqa: E402
+from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, RequestTimes  # noqa: E402
 from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, decode_batch, encode_batch  # noqa: E402
 
 STEP_NS = 5_000_000

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
-from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
+from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens
 from evenkeel.request_record import RequestRecord
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules

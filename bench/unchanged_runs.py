@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
+from evenkeel_evals.judge.gate_verdicts import OVERALL, Judgement, judge
 from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.slice_verdicts import OVERALL, Judgement, judge
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
 

@@ -22,15 +22,15 @@ from evenkeel import conventions, spans
 from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.rules import Action, compile_bytes
-from evenkeel.privacy.text import MIN_BYTES, OVER_BUDGET, RedactionTally, TextRedactor, Tokens
-from evenkeel_collector.redaction.answer_id import ANSWER, keep_id
-from evenkeel_collector.redaction.frames import (
-    TRACES,
-    Shape,
-    SpanPath,
-    UnframedError,
-    locate,
+from evenkeel.privacy.text_redactor import (
+    MIN_BYTES,
+    OVER_BUDGET,
+    RedactionTally,
+    TextRedactor,
+    Tokens,
 )
+from evenkeel_collector.redaction.answer_id import ANSWER, keep_id
+from evenkeel_collector.redaction.frames import TRACES, Shape, SpanPath, UnframedError, locate
 from evenkeel_collector.redaction.patterns import any_of, is_in, prefilter_of
 from evenkeel_collector.redaction.repeated_fields import remove
 from evenkeel_collector.redaction.rules import CONTENT, KeyRule, Rules

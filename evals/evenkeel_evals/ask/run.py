@@ -14,7 +14,7 @@ from evenkeel_evals.ask import sentinel
 from evenkeel_evals.ask.answer_cache import RunCache
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Call, ChatClient, Reply
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_reply
 from evenkeel_evals.ask.sides import Side

@@ -14,7 +14,7 @@ from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel_evals.ask.client import ChatClient
 from evenkeel_evals.ask.pair_judge import PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.rubric_judge import INSTRUCTION, RubricQuestion, ask_one
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import context_of

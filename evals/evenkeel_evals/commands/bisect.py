@@ -14,7 +14,7 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
-from evenkeel_evals.ask.recorded import RecordedRun, open_journal
+from evenkeel_evals.ask.recorded_run import RecordedRun, open_journal
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
@@ -26,8 +26,8 @@ from evenkeel_evals.compare.late_checks import refuse_late_checks
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED
+from evenkeel_evals.judge.gate_verdicts import OVERALL
 from evenkeel_evals.judge.gates import ErrorGate, Gate, parse_gates, with_errors
-from evenkeel_evals.judge.slice_verdicts import OVERALL
 from evenkeel_evals.production.recorded_traffic import NAME, keep_traffic, read_traffic
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.stats.verdict import Verdict

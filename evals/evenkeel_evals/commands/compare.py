@@ -14,7 +14,7 @@ from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.scoring import score_checked
 from evenkeel_evals.ask.settings import EvalSettings

@@ -38,6 +38,7 @@ from evenkeel_evals.compare.late_checks import (
 from evenkeel_evals.compare.progress import make_console, show_progress
 from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import decide
+from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     CostGate,
@@ -52,7 +53,6 @@ from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import plan_gates
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.judge.pricing import Pricing, with_unit
-from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.base import Score

@@ -15,7 +15,7 @@ from evenkeel.times import to_datetime
 from evenkeel_evals.ask.answer_cache import AnswerCache, RunCache
 from evenkeel_evals.ask.answers import AnsweredPair, are_identical
 from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
-from evenkeel_evals.ask.recorded import Beginning, RecordedRun
+from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.retries import PatientClient
 from evenkeel_evals.ask.run import (
     CacheMode,
@@ -36,6 +36,7 @@ from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import decide
+from evenkeel_evals.judge.gate_verdicts import Judgement, Look
 from evenkeel_evals.judge.gates import CostGate, Gate, LatencyGate, PreferenceGate
 from evenkeel_evals.judge.latency_split import split_latency, trace_ids
 from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
@@ -44,7 +45,6 @@ from evenkeel_evals.judge.plan import GatePlan
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
 from evenkeel_evals.judge.pricing import Pricing, needs_engine_seconds
 from evenkeel_evals.judge.repeated_items import find_lost, repeats_for
-from evenkeel_evals.judge.slice_verdicts import Judgement, Look
 from evenkeel_evals.report.spans import NO_ENDPOINT
 from evenkeel_evals.stats.verdict import Verdict
 

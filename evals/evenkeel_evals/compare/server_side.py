@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evenkeel.errors import StoreError
 from evenkeel_evals.ask.answers import AnsweredPair, ServerTimes
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.report.server_times import read_server_times

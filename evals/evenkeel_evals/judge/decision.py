@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.cost_effects import find_missing
+from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement
 from evenkeel_evals.judge.gates import CostGate, ErrorGate
 from evenkeel_evals.judge.preferences import JudgeQuality
-from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, Judgement
 from evenkeel_evals.stats.verdict import Verdict
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3

@@ -10,10 +10,10 @@ from enum import StrEnum
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
+from evenkeel_evals.judge.gate_verdicts import Judgement, Look, judge
 from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
 from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
-from evenkeel_evals.judge.slice_verdicts import Judgement, Look, judge
 from evenkeel_evals.stats.betting import anytime_p
 from evenkeel_evals.stats.spending import repeated_p
 

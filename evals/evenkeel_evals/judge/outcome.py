@@ -14,10 +14,10 @@ from evenkeel_evals.ask.sentinel import Drift
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import Decision
+from evenkeel_evals.judge.gate_verdicts import GateResult
 from evenkeel_evals.judge.latency_split import LatencySplit
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.plan import GatePlan
-from evenkeel_evals.judge.slice_verdicts import GateResult
 
 
 @dataclass(frozen=True, slots=True)

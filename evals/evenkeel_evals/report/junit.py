@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from evenkeel_evals.judge.gate_verdicts import GateResult
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.slice_verdicts import GateResult
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict import Verdict
 

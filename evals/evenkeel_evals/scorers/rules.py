@@ -12,7 +12,7 @@ from typing import Any
 from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel.privacy.rules import RuleKind
-from evenkeel.privacy.text import RedactionTally, built_in
+from evenkeel.privacy.text_redactor import RedactionTally, built_in
 from evenkeel_evals.scorers.base import Judge, Options, Score
 
 _REFUSAL = re.compile(

@@ -15,7 +15,7 @@ from evenkeel_runtime.exporter.server_metrics import ServerMetrics
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader
 from evenkeel_runtime.exporter.why_answers import WhyStore
-from evenkeel_runtime.ledger.charges import Ledger, RequestTimes
+from evenkeel_runtime.ledger.attribution import Ledger, RequestTimes
 from evenkeel_runtime.ledger.explanation import Explanation, describe
 from evenkeel_runtime.ledger.prefix_explanation import PrefixExplainer
 from evenkeel_runtime.wire.observation import Observation

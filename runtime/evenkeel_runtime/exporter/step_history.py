@@ -16,7 +16,13 @@ from evenkeel_runtime.exporter.engine_records import (
 )
 from evenkeel_runtime.exporter.step_runs import StepRuns
 from evenkeel_runtime.exporter.step_totals import StepTotals
-from evenkeel_runtime.ledger.charges import Ledger, PrefixUse, RequestTimes, charge, find_aftermath
+from evenkeel_runtime.ledger.attribution import (
+    Ledger,
+    PrefixUse,
+    RequestTimes,
+    charge,
+    find_aftermath,
+)
 from evenkeel_runtime.ledger.cost import FloatArray, StepCost, StepCostModel
 from evenkeel_runtime.ledger.prices import PricedSteps, price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, lay_out

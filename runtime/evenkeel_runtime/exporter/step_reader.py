@@ -17,7 +17,7 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
-from evenkeel_runtime.ledger.charges import DEFAULT_RIVALS, Ledger, RequestTimes
+from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, Ledger, RequestTimes
 from evenkeel_runtime.ledger.cost import StepCost
 from evenkeel_runtime.ledger.prices import PricedSteps
 from evenkeel_runtime.ledger.timeline import EngineRequest

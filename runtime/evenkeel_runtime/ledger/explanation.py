@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.times import to_datetime
-from evenkeel_runtime.ledger.charges import Ledger
+from evenkeel_runtime.ledger.attribution import Ledger
 from evenkeel_runtime.ledger.prefix_explanation import PrefixExplanation
 from evenkeel_runtime.ledger.rivals import Rival
 from evenkeel_runtime.wire.observation import Observation

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from evenkeel_runtime.ledger.charges import Ledger, Phase, PrefixUse
+from evenkeel_runtime.ledger.attribution import Ledger, Phase, PrefixUse
 from evenkeel_runtime.ledger.prompt_memory import (
     Earlier,
     PromptMemory,

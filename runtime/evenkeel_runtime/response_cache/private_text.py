@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from evenkeel.privacy.budget import OverBudgetError
-from evenkeel.privacy.text import OVER_BUDGET, RedactionTally, built_in
+from evenkeel.privacy.text_redactor import OVER_BUDGET, RedactionTally, built_in
 
 # Data that a shop, bank or help desk keeps per customer.
 _OWN_THINGS = (

@@ -13,7 +13,7 @@ import zmq
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.engine.sender import StepSender
 from evenkeel_runtime.exporter.step_reader import StepReader
-from evenkeel_runtime.ledger.charges import Phase, RequestTimes
+from evenkeel_runtime.ledger.attribution import Phase, RequestTimes
 from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, Left
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,6 @@ from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays, State
-from evenkeel_collector.delivery.receiver_queue import Breaker
 
 S = 10**9
 NOW = 1_795_168_800 * S
@@ -263,16 +262,3 @@ def test_what_cannot_be_told_changes_nothing(book: AlertBook) -> None:
     assert engine.observe([condition(holds=None)], RECEIVERS, NOW + S) == []
     (alert,) = book.alerts()
     assert alert.life.state is State.FIRING
-
-
-def test_a_breaker_opens_after_five_failures_and_tries_now_and_then() -> None:
-    breaker = Breaker()
-    for _ in range(4):
-        breaker.record(False, NOW)
-    assert breaker.try_acquire(NOW)
-    breaker.record(False, NOW)
-    assert not breaker.try_acquire(NOW + 29 * S)
-    assert breaker.try_acquire(NOW + 30 * S)
-    assert not breaker.try_acquire(NOW + 31 * S)
-    breaker.record(True, NOW + 31 * S)
-    assert breaker.try_acquire(NOW + 31 * S)

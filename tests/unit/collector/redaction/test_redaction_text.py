@@ -12,7 +12,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.numbers import is_card, is_iban, passes_luhn
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import Action, ValueRule
-from evenkeel.privacy.text import MAX_ROUNDS, RedactionTally, TextRedactor, Tokens
+from evenkeel.privacy.text_redactor import MAX_ROUNDS, RedactionTally, TextRedactor, Tokens
 from evenkeel_collector.redaction.rules import load_rules
 from tests.fixtures.redaction_score import load_corpus, score
 

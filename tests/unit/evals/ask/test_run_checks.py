@@ -13,7 +13,7 @@ import pytest
 
 from evenkeel.cli import main
 from evenkeel_evals.ask.journal import Journal
-from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.run_checks import open_checks
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.commands.eval import EVAL

@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.recorded import Beginning, RecordedRun
+from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave
 from evenkeel_evals.ask.scoring import score_reply

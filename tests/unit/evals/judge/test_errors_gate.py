@@ -7,11 +7,11 @@ import pytest
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.judge.gate_verdicts import OVERALL, judge
 from evenkeel_evals.judge.gates import ErrorGate, parse_gates, with_errors
 from evenkeel_evals.judge.latency_effects import Latencies
 from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.slice_verdicts import OVERALL, judge
 from evenkeel_evals.scorers.base import Score
 from evenkeel_evals.stats.verdict import Verdict
 from tests.unit.evals.finished_run import finish as finish_run

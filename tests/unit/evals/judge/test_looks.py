@@ -7,9 +7,9 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.gate_verdicts import Look
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
-from evenkeel_evals.judge.slice_verdicts import Look
 from evenkeel_evals.stats.verdict import Verdict
 
 MakePair = Callable[..., AnsweredPair]

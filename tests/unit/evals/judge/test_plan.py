@@ -4,9 +4,9 @@ import pytest
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.gate_verdicts import judge
 from evenkeel_evals.judge.gates import Gate, parse_gates
 from evenkeel_evals.judge.plan import Assumptions, plan_gates, refuse_undecidable
-from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from evenkeel_evals.judge.gate_verdicts import Look
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.looks import StoppingRule, judge_look
 from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
-from evenkeel_evals.judge.slice_verdicts import Look
 from evenkeel_evals.stats.verdict import Verdict
 
 ACCURACY, SHIFT = parse_gates("accuracy>=-1%, shift_ttft<=+3%")

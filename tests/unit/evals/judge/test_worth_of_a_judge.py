@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, merge
+from evenkeel_evals.judge.gate_verdicts import judge
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.preferences import quality
-from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
 from tests.unit.evals.finished_run import finish
 from tests.unit.evals.judge.test_preferences import says

@@ -13,11 +13,11 @@ from scipy.stats import binom
 from bench.unchanged_runs import FALSE, GATES, simulate
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.schedule import interleave
+from evenkeel_evals.judge.gate_verdicts import Look, judge
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.looks import StoppingRule, judge_look
 from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.repeated_items import measure_items
-from evenkeel_evals.judge.slice_verdicts import Look, judge
 from evenkeel_evals.stats.clustered_shift import shift_of_clusters
 from evenkeel_evals.stats.clusters import cluster_codes, design_effect
 from evenkeel_evals.stats.shift import shift_of_differences

@@ -9,7 +9,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel.privacy.budget import HASTY_RATIO, CpuBudget, OverBudgetError, allowance_s
-from evenkeel.privacy.text import OVER_BUDGET, RedactionTally, TextRedactor, Tokens, built_in
+from evenkeel.privacy.text_redactor import (
+    OVER_BUDGET,
+    RedactionTally,
+    TextRedactor,
+    Tokens,
+    built_in,
+)
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_evals.scorers.rules import pii

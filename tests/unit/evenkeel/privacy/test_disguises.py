@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
+from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_evals.scorers.rules import pii, scrub, secret
 from evenkeel_runtime.response_cache.private_text import PrivateText

@@ -9,7 +9,7 @@ import pytest
 
 from evenkeel_runtime.exporter.engine_account import EngineTime
 from evenkeel_runtime.exporter.step_history import StepHistory
-from evenkeel_runtime.ledger.charges import RequestTimes
+from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Arrived, Batch, Left, RequestEvent

@@ -16,7 +16,7 @@ import pytest
 
 from evenkeel.prices.price_file import IdleShare
 from evenkeel_runtime.exporter.step_history import StepHistory
-from evenkeel_runtime.ledger.charges import RequestTimes
+from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.wire.steps import Admitted, Arrived, Left, decode_batch, encode_batch
 from tests.fixtures.engine_bill import HOUR, make_bill

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from evenkeel.spans import Status
 from evenkeel_runtime.exporter.record import FinishedRequest
-from evenkeel_runtime.ledger.charges import Ledger
+from evenkeel_runtime.ledger.attribution import Ledger
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import find_phases

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_runtime.exporter.step_history import StepHistory, api_ids
-from evenkeel_runtime.ledger.charges import RequestTimes
+from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.wire.steps import Admitted, Arrived, Batch, Left, RequestEvent
 from tests.unit.runtime.wire.step_builder import MS, Step, decode, pack, prefill
 

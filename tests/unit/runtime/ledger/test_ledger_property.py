@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.ledger.charges import Phase, charge
+from evenkeel_runtime.ledger.attribution import Phase, charge
 from evenkeel_runtime.ledger.cost import FEATURES, StepCost
 from evenkeel_runtime.ledger.prices import price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps

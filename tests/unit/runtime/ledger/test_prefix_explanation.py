@@ -7,7 +7,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from evenkeel_runtime.ledger.charges import Ledger, PrefixUse
+from evenkeel_runtime.ledger.attribution import Ledger, PrefixUse
 from evenkeel_runtime.ledger.prefix_explanation import Miss, PrefixExplainer, PrefixExplanation
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 

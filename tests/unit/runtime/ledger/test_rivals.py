@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenkeel_runtime.ledger.charges import Aftermath, RequestTimes, charge, find_aftermath
+from evenkeel_runtime.ledger.attribution import Aftermath, RequestTimes, charge, find_aftermath
 from evenkeel_runtime.ledger.cost import DECODE, StepCost
 from evenkeel_runtime.ledger.prices import price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, find_own

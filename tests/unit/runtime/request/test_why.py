@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from evenkeel_runtime.exporter.why_answers import WhyStore
-from evenkeel_runtime.ledger.charges import Aftermath, Ledger, PrefixUse
+from evenkeel_runtime.ledger.attribution import Aftermath, Ledger, PrefixUse
 from evenkeel_runtime.ledger.explanation import Explanation, describe
 from evenkeel_runtime.ledger.prefix_explanation import Miss, PrefixExplanation
 from evenkeel_runtime.ledger.rivals import Rival

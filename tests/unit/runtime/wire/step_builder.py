@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenkeel_runtime.ledger.charges import RequestTimes
+from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.cost import StepCost
 from evenkeel_runtime.ledger.timeline import Steps, lay_out
 from evenkeel_runtime.wire.steps import (

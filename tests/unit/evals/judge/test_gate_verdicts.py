@@ -5,10 +5,10 @@ import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
+from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, combine, judge
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.latency_effects import min_pairs_for, pairs_around
 from evenkeel_evals.judge.measure import measure
-from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, combine, judge
 from evenkeel_evals.stats.verdict import Verdict
 
 GATES = parse_gates("accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from evenkeel_runtime.ledger.charges import Ledger, Phase, charge
+from evenkeel_runtime.ledger.attribution import Ledger, Phase, charge
 from evenkeel_runtime.ledger.cost import FEATURES, StepCost
 from evenkeel_runtime.ledger.prices import price
 from evenkeel_runtime.ledger.timeline import EngineRequest

@@ -6,7 +6,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.journal import Journal
-from evenkeel_evals.ask.recorded import Beginning, RecordedRun, open_journal
+from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun, open_journal
 from evenkeel_evals.ask.schedule import PlannedPair
 
 IDENTITY = {"seed": 0, "gates": ["accuracy>=-1%"]}
