@@ -39,11 +39,12 @@ LOGS = "logs"
 COLLECTOR_ID = "collector/collector-id"
 FEEDBACK_PATH = "/v1/feedback"
 DEFAULT_RECEIVER_PORT = 9095
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 300.0
 # Requests become queryable 3 s after the runtime sends them; the report waits for the last ones.
 SETTLE_S = 4.0
-# How long the demo runs over for an unfinished act, A/B run or alert: a slow machine needs longer.
-GRACE_S = 180.0
+# How long the demo runs over for an unfinished A/B run or an unresolved alert: a slow machine needs
+# longer for both.
+GRACE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +250,8 @@ class _Stage:
     def _is_over(self) -> bool:
         if self.options.exit_after_s is None:
             return False
-        is_alerting = self.receiver.has_firing_page()
-        is_told = self.story.is_over and self.comparison.is_over and not is_alerting
-        overtime_s = self.elapsed_s() - self.options.exit_after_s
+        is_told = self.comparison.is_over and not self.receiver.has_firing_page()
+        overtime_s = self.elapsed_s() - max(self.options.exit_after_s, self.story.over_s)
         return overtime_s >= (0.0 if is_told else GRACE_S)
 
     def _refuse_ended_parts(self, traffic: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from evenkeel_demo.traffic import ClientCounters, DemoPhase, Rates
@@ -55,6 +56,11 @@ class Story:
     def is_over(self) -> bool:
         """Whether all acts have been played."""
         return len(self._began_s) > len(ACTS)
+
+    @property
+    def over_s(self) -> float:
+        """How long after the start of the traffic the last act ended; infinite before that."""
+        return self._began_s[-1] if self.is_over else math.inf
 
     @property
     def act(self) -> Act:

@@ -29,7 +29,7 @@ from evenkeel_demo.parts import Ports
 from tests.checkout import ROOT
 from tests.queries import query
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 PICTURES = ROOT / "build" / "e2e"
 CHROMIUM_ARGUMENTS = (
@@ -128,7 +128,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 @pytest.fixture(scope="module")
 def report(demo: Demo) -> dict[str, Any]:
     """What the demo printed at its end."""
-    output, _ = demo.process.communicate(timeout=600)
+    output, _ = demo.process.communicate(timeout=1200)
     assert demo.process.returncode == 0, demo.told()
     printed: dict[str, Any] = json.loads(output)
     return printed
@@ -143,7 +143,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 
 def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Browser) -> None:
-    wait_until(lambda: demo.has_told(r"support-ttft firing \(page\)"), "the page", 240)
+    wait_until(lambda: demo.has_told(r"support-ttft firing \(page\)"), "the page", 600)
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.goto(f"{demo.dashboard_url}/?range=15m")
     page.get_by_text("data as of").first.wait_for()
@@ -162,7 +162,8 @@ def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -
     def shows_the_store() -> bool:
         # On a slow machine requests of a closed range end, and are stored, long after it.
         summary = _summary(demo, to_ms)
-        assert summary["num_requests"] > 0
+        if summary is None:
+            return False
         page.goto(str(httpx.URL(f"{demo.dashboard_url}/", params=selection.to_params())))
         page.get_by_text("data as of").first.wait_for()
         texts = [wording.seconds(summary[name]) for name in ("ttft_p50_s", "ttft_p95_s")]
@@ -173,18 +174,19 @@ def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -
             return False
         return True
 
-    wait_until(shows_the_store, "the numbers of the store on the page", 240)
+    wait_until(shows_the_store, "the numbers of the store on the page", 600)
     page.close()
 
 
-def _summary(demo: Demo, to_ms: int) -> dict[str, Any]:
-    """What the store says of the 20 seconds before."""
+def _summary(demo: Demo, to_ms: int) -> dict[str, Any] | None:
+    """What the store says of the 20 seconds before; None while it has none of their requests."""
     store = Store(f"http://127.0.0.1:{demo.ports.query}")
     ends = {"from_ms": to_ms - 20_000, "to_ms": to_ms}
     filters = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
     rows = store.rows(query("health"), ends | filters | {"step_s": 60})
     store.close()
-    return next(row for row in rows if row["is_now"] and not row["bucket"])
+    found = (row for row in rows if row["is_now"] and not row["bucket"])
+    return next((row for row in found if row["num_requests"]), None)
 
 
 def test_the_report_keeps_its_promises(report: dict[str, Any]) -> None:
@@ -264,11 +266,11 @@ def kept(demo: Demo, report: dict[str, Any]) -> Iterator[str]:
              "--query-url", f"http://127.0.0.1:{ports.query}"),
         ):  # fmt: skip
             process = subprocess.Popen([sys.executable, "-m", "evenkeel", *arguments], cwd=ROOT)
-            stack.callback(process.wait, 60)
+            stack.callback(process.wait, 600)
             stack.callback(process.send_signal, signal.SIGINT)
         url = f"http://127.0.0.1:{ports.dashboard}"
-        wait_until(lambda: is_up(f"http://127.0.0.1:{ports.otlp_http}/readyz"), "the collector", 60)
-        wait_until(lambda: is_up(f"{url}/_stcore/health"), "the dashboard", 60)
+        wait_until(lambda: is_up(f"http://127.0.0.1:{ports.otlp_http}/readyz"), "the collector", 600)
+        wait_until(lambda: is_up(f"{url}/_stcore/health"), "the dashboard", 600)
         store = Store(f"http://127.0.0.1:{ports.query}")
         alerts = store.rows(query("alerts"), {"from_ms": 0, "to_ms": 4_000_000_000_000})
         store.close()
@@ -328,7 +330,7 @@ def test_a_killed_demo_takes_its_parts_along(tmp_path: Path) -> None:
     wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 300)
     process.kill()
     process.communicate(timeout=600)
-    wait_until(lambda: not left_behind(tmp_path), "the end of all parts", 30)
+    wait_until(lambda: not left_behind(tmp_path), "the end of all parts", 120)
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

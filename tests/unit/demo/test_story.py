@@ -1,5 +1,6 @@
 """The acts of the demo."""
 
+import math
 from collections.abc import Iterable
 
 import pytest
@@ -81,6 +82,7 @@ def test_the_comparison_begins_after_the_crowds() -> None:
     _played(story, MANY, 60)
     assert not story.is_comparing(64)
     assert story.is_comparing(65)
+    assert story.over_s == math.inf
     _played(story, MANY, 100)
-    assert story.is_over
+    assert story.over_s == 100
     assert story.is_comparing(100)
