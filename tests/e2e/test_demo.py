@@ -269,7 +269,8 @@ def kept(demo: Demo, report: dict[str, Any]) -> Iterator[str]:
             stack.callback(process.wait, 600)
             stack.callback(process.send_signal, signal.SIGINT)
         url = f"http://127.0.0.1:{ports.dashboard}"
-        wait_until(lambda: is_up(f"http://127.0.0.1:{ports.otlp_http}/readyz"), "the collector", 600)
+        ready_url = f"http://127.0.0.1:{ports.otlp_http}/readyz"
+        wait_until(lambda: is_up(ready_url), "the collector", 600)
         wait_until(lambda: is_up(f"{url}/_stcore/health"), "the dashboard", 600)
         store = Store(f"http://127.0.0.1:{ports.query}")
         alerts = store.rows(query("alerts"), {"from_ms": 0, "to_ms": 4_000_000_000_000})
