@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 
 from evenkeel.cli import BLAS_THREADS_VARIABLE, Command
 from evenkeel.settings import hand_down
@@ -43,13 +44,27 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from evenkeel.settings import load
+    from evenkeel.settings_flags import read_flags
+    from evenkeel_collector.redaction.settings import RedactionSettings
+    from evenkeel_collector.serve.settings import CollectorSettings
+
+    loaded = load(CollectorSettings, read_flags(CollectorSettings, args))
+    redaction = load(RedactionSettings, read_flags(RedactionSettings, args))
+    if args.print_config:
+        print(loaded.describe())
+        print(redaction.describe("redaction"))
+        return 0
     # Before numpy is imported, whatever the user chose: its import starts threads, and writes must
     # be confined before the first thread starts.
     hand_down(BLAS_THREADS_VARIABLE, "1")
-    # Importing the service takes seconds, which --help should not.
+    # Importing the service takes seconds, which a wrong setting should not. What it creates stays,
+    # so looking for garbage among it is wasted.
+    gc.disable()
     from evenkeel_collector.serve import foreground
 
-    return foreground.run(args)
+    gc.enable()
+    return foreground.run(loaded.settings, redaction.settings, args.json)
 
 
 COLLECT = Command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -12,8 +11,6 @@ from dataclasses import asdict
 import uvloop
 
 from evenkeel.log_lines import stderr_handler
-from evenkeel.settings import load
-from evenkeel.settings_flags import read_flags
 from evenkeel_collector.redaction.settings import RedactionSettings
 from evenkeel_collector.serve.allocator import keep_freed_memory
 from evenkeel_collector.serve.service import Addresses, serve
@@ -22,14 +19,14 @@ from evenkeel_collector.serve.settings import CollectorSettings
 SWITCH_S = 0.0005
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run `evenkeel collect` with parsed arguments, and return its exit code."""
-    loaded = load(CollectorSettings, read_flags(CollectorSettings, args))
-    redaction = load(RedactionSettings, read_flags(RedactionSettings, args))
-    if args.print_config:
-        print(loaded.describe())
-        print(redaction.describe("redaction"))
-        return 0
+def run(settings: CollectorSettings, redaction: RedactionSettings, as_json: bool) -> int:
+    """Run a collector until it is stopped, and return the exit code.
+
+    Args:
+        settings: Its settings.
+        redaction: What it removes from spans.
+        as_json: Whether to print the addresses as JSON.
+    """
     logging.basicConfig(
         level=logging.INFO,
         handlers=[stderr_handler("%(asctime)s %(levelname)s %(name)s %(message)s")],
@@ -41,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     # would wait longer for a thread than for the disk.
     sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(loaded.settings, redaction.settings, args.json))
+        runner.run(_serve(settings, redaction, as_json))
     return 0
 
 

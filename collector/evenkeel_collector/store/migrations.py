@@ -15,7 +15,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_collector.store.sql import MAX_QUERY_SIZE
+from evenkeel.store import DATABASE
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -33,7 +34,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
 
 # After `ALTER TABLE … MODIFY QUERY`, the engine gives a view's inserts a different token, until the
 # view is renamed or the engine restarts (docs/decisions/0173).
-_CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s", re.MULTILINE)
+_CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s(.*)", re.MULTILINE | re.DOTALL)
 _AWAY = "__changed"
 
 
@@ -138,16 +139,33 @@ def _now(client: Client) -> object:
 def run_statement(client: Client, statement: str, render: Render) -> None:
     """Run a statement; if it changes a view's query, the view keeps its tokens.
 
+    A view of a single store that has this query already is not changed, which can take a second; in
+    a cluster, the view of another server may differ.
+
     Args:
         client: A client of the store.
         statement: Without its semicolon.
         render: Returns what to run instead, such as its cluster form.
     """
     statements = render(statement)
-    for each in statements:
-        client.command(each, settings={"max_query_size": MAX_QUERY_SIZE})
-    if match := _CHANGE.search(statement):
-        keep_tokens(client, match[1], render)
+    change = _CHANGE.search(statement)
+    if change is None or statements != [statement] or not _has_query(client, *change.groups()):
+        for each in statements:
+            client.command(each, settings={"max_query_size": MAX_QUERY_SIZE})
+    if change is not None:
+        # Also if a start was killed between the change and this.
+        keep_tokens(client, change[1], render)
+
+
+def _has_query(client: Client, view: str, query: str) -> bool:
+    """Tell whether a view has this query, as the engine prints it but for the tables' database."""
+    rows = client.query(
+        rf"SELECT replaceRegexpAll(as_select, '\\b(FROM|JOIN) {DATABASE}[.]', '\\1 ')"
+        f" = formatQuerySingleLine({quote(query)}) FROM system.tables"
+        f" WHERE database = '{DATABASE}' AND name = {quote(view)}",
+        settings={"max_query_size": 2 * MAX_QUERY_SIZE},
+    ).result_rows
+    return bool(rows) and bool(rows[0][0])
 
 
 def keep_tokens(client: Client, view: str, render: Render) -> None:

@@ -99,12 +99,9 @@ def add_columns(
     missing = [
         field for field in fields.values() if field.column is not None and field.name not in present
     ]
-    for field in missing:
-        run_statement(
-            client,
-            f"ALTER TABLE {TABLE} ADD COLUMN IF NOT EXISTS {field.name} {field.column}",
-            render,
-        )
+    if missing:
+        columns = (f"ADD COLUMN IF NOT EXISTS {each.name} {each.column}" for each in missing)
+        run_statement(client, f"ALTER TABLE {TABLE} {', '.join(columns)}", render)
     query = migrated_query(read_migrations())
     added = added_fields(query, fields)
     views = client.query(

@@ -13,6 +13,7 @@ import pytest
 from tests.fixtures.collector_process import (
     collect_command,
     collector_environment,
+    copy_new_store,
     running_collector,
     start_collector,
     wait_for,
@@ -95,8 +96,7 @@ def test_a_second_collector_on_the_same_folder_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
-    with running_collector(tmp_path):
-        pass
+    copy_new_store(tmp_path / "store")
     program = (
         "import clickhouse_connect, sys\n"
         "client = clickhouse_connect.get_client("

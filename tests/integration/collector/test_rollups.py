@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evenkeel.engines.engine_map import known_engines
 from evenkeel.errors import StoreError
 from evenkeel.slo.model import (
     COUNTED_APART,
@@ -24,7 +25,9 @@ from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.store import QUERIES
 from evenkeel.times import to_datetime
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.engine_spans import set_views_of_others
+from evenkeel_collector.store.migrations import run_statement
+from evenkeel_collector.store.rollups import Rollups, view_statements
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import random_filters, random_statuses
@@ -353,6 +356,45 @@ def test_a_models_percentiles_are_kept_over_its_cohorts(client: Any, rollups: Ro
             assert one[:2] == other[:2]
             assert one[2] == pytest.approx(other[2], rel=0.02)
         client.command("OPTIMIZE TABLE requests_1m FINAL")
+
+
+class Recorder:
+    """A client that remembers its commands."""
+
+    def __init__(self, client: Any) -> None:
+        self.query = client.query
+        self._client = client
+        self.commands: list[str] = []
+
+    def command(self, statement: str, **options: Any) -> None:
+        self.commands.append(statement)
+        self._client.command(statement, **options)
+
+
+def test_a_start_changes_only_the_views_that_differ(client: Any, rollups: Rollups) -> None:
+    read = "SELECT name, as_select FROM system.tables WHERE engine = 'MaterializedView' ORDER BY 1"
+    before = client.query(read).result_rows
+    start, engines = Recorder(client), known_engines()
+    set_views_of_others(start, engines=engines)
+    for statement in view_statements([]):
+        run_statement(start, statement, lambda statement: [statement])
+    assert [each.partition(" ")[0] for each in start.commands] == ["RENAME"] * 4
+    # The prefix of an attribute counts, though that of a table does not.
+    statement = (
+        "ALTER TABLE spans_to_spans_of_others MODIFY QUERY\n"
+        "SELECT * FROM spans WHERE SpanAttributes['evenkeel.status'] = 'FROM'"
+    )
+    changed = statement.replace("evenkeel.", "")
+    for query, num_changes in ((statement, 1), (statement, 0), (changed, 1)):
+        start.commands.clear()
+        run_statement(start, query, lambda statement: [statement])
+        assert sum("MODIFY QUERY" in each for each in start.commands) == num_changes
+    start.commands.clear()
+    set_views_of_others(start, engines=engines)
+    assert [each.split()[2] for each in start.commands if "MODIFY QUERY" in each] == [
+        "spans_to_spans_of_others"
+    ]
+    assert client.query(read).result_rows == before
 
 
 def test_a_new_store_has_no_events(client: Any, rollups: Rollups) -> None:

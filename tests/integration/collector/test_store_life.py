@@ -14,6 +14,7 @@ from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
     CollectorProcess,
     collector_environment,
+    copy_new_store,
     running_collector,
     wait_for,
 )
@@ -126,6 +127,7 @@ print(num_parts)
 
 def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Path) -> None:
     """The engine notes a part's token before it names the part: killed in between, it has none."""
+    copy_new_store(tmp_path / "store")
     outputs = []
     for program in (STORE_TWICE, CUT_OFF, STORE_TWICE):
         done = subprocess.run(

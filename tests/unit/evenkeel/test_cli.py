@@ -1,12 +1,16 @@
 """Exit codes and messages of the command line."""
 
 import argparse
+import os
+import subprocess
+import sys
 
 import pytest
 
 from evenkeel import cli
 from evenkeel.cli import Command, main
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from tests.checkout import ROOT
 
 
 def command(run: object, **options: object) -> Command:
@@ -91,6 +95,27 @@ def test_only_the_chosen_command_is_configured() -> None:
 
     assert main(["do"], [make("do"), make("other")]) == 0
     assert configured == ["do"]
+
+
+@pytest.mark.parametrize(
+    ("words", "loads_others"),
+    [
+        pytest.param(["why", "--help"], False, id="a command"),
+        pytest.param([], True, id="none"),
+        pytest.param(["wyh"], True, id="one that is mistyped"),
+    ],
+)
+def test_only_the_chosen_command_is_loaded(words: list[str], loads_others: bool) -> None:
+    program = (
+        "import sys\nfrom evenkeel.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('evenkeel.doctor.command' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == str(loads_others)
 
 
 def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[str]) -> None:

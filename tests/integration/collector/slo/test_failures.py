@@ -70,7 +70,7 @@ def test_an_slo_whose_query_fails_is_unknown_and_the_others_alert(
     finally:
         client.command("RENAME TABLE eval_results_away TO eval_results")
         client.command("RENAME TABLE engine_state_away TO engine_state")
-    for second in range(60, 180, 5):
+    for second in range(60, 180, 20):
         engine.cycle(NOW + second * S)
     assert not failed & firing(tmp_path)
     assert states(client)["answers"] == "no_data"
@@ -138,7 +138,7 @@ def test_spans_that_come_late_count_within_half_a_minute(
     text = slo_text()
     engine = counting_evaluator(client, tmp_path, text.replace("duration: 30d", "duration: 360d"))
     insert(client, {"end_ns": NOW - S})
-    for second in range(0, 100, 5):
+    for second in range(70, 100, 5):
         assert engine.cycle(NOW + second * S)["chat"].counts.total == 1
     came_ns = NOW + 97 * S
     late = {"end_ns": came_ns - late_s * S}
@@ -159,7 +159,7 @@ def test_what_comes_in_time_is_read_once(client: Any, tmp_path: Path) -> None:
 
     store = engine._store
     store.counts = note.__get__(store)  # type: ignore[method-assign]
-    for second in range(0, 200, 5):
+    for second in range(0, 130, 5):
         now_ns = NOW + second * S
         insert(client, *({"end_ns": now_ns - k * S // 2} for k in range(8)))
         engine.cycle(now_ns)
