@@ -17,6 +17,7 @@ a source of drafts and several words are likely to follow. Exits 1 if a distribu
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import random
@@ -96,6 +97,8 @@ class Target:
 
         from evenkeel_runtime.demo_model.checkpoint import target_path
 
+        # Engines are forked from this process, which must not have threads of OpenMP then.
+        torch.set_num_threads(1)
         self._torch = torch
         self._model = AutoModelForCausalLM.from_pretrained(target_path(), dtype=torch.float32)
         self._model.eval()
@@ -224,6 +227,7 @@ class Engine:
             enforce_eager=True,
             max_model_len=128,
             max_num_seqs=64,
+            block_size=32,  # A prefix is longer, and its first block is computed once.
             seed=11,
             **options,
         )
@@ -333,7 +337,6 @@ def sample_group(
     prepare: Callable[[], None],
 ) -> dict[str, list[Sample]]:
     """Sample from the sources of one engine; runs in its own process."""
-    os.environ |= ENVIRONMENT
     prepare()
     engine = Engine(sources[0])
     return {source: list(engine.sample(source, prefixes, samples)) for source in sources}
@@ -348,8 +351,10 @@ def run(
     ours = [source for source in sources if source in OUR_SOURCES]
     groups = [[source] for source in sources if source not in OUR_SOURCES]
     drawn: dict[str, list[Sample]] = {}
+    # Importing it takes longer than all else that starts an engine.
+    importlib.import_module("vllm.entrypoints.llm")
     for group in [ours, *groups] if ours else groups:
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        with ProcessPoolExecutor(1, get_context("fork")) as process:
             drawn |= process.submit(sample_group, group, prefixes, samples, prepare).result()
     texts = [prefix for prefix, _ in prefixes]
     return [each for source in sources for each in compare(source, target, texts, drawn[source])]

@@ -6,27 +6,32 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.checkout import ROOT, source_path
+from tests.fixtures.exactness_runs import BEGINS, MENDED, RUNS, SOURCES, UNMENDED, WATCHED
 
 pytestmark = pytest.mark.integration
 
-MENDED, UNMENDED = "bench.exactness", "tests.fixtures.unmended_exactness"
-SOURCES = ("retrieval", "prompt", "cache", "vllm-ngram", "draft-model")
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The bench's exit code, what it measured, and what was logged."""
+
+    code: int
+    result: dict[str, Any]
+    log: str
 
 
-def run(
-    folder: Path, module: str, sources: str, samples: int, *more: str
-) -> tuple[int, dict[str, Any], str]:
-    """Run the bench; return its exit code, what it measured, and what was logged."""
-    output = folder / "exactness.json"
-    flags = ("--sources", sources, "--prefixes", "2", "--samples", str(samples))
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """What came out of each run; see `exactness_runs`."""
+    folder = tmp_path_factory.mktemp("exactness")
     done = subprocess.run(
-        [sys.executable, "-m", module, *flags, *more, "--json", str(output)],
+        [sys.executable, "-m", "tests.fixtures.exactness_runs", str(folder)],
         cwd=ROOT,
         env=dict(os.environ) | {"PYTHONPATH": source_path(), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -34,15 +39,20 @@ def run(
         timeout=1700,
         check=False,
     )
-    assert output.is_file(), done.stderr[-4000:]
-    return done.returncode, json.loads(output.read_text()), done.stderr
+    assert done.returncode == 0, done.stderr[-4000:]
+    codes = json.loads((folder / "codes.json").read_text())
+    logs = dict(part.split("\n", 1) for part in done.stderr.split(BEGINS)[1:])
+    return {
+        name: Run(codes[name], json.loads((folder / f"{name}.json").read_text()), logs[name])
+        for name in RUNS
+    }
 
 
-def test_sampled_answers_with_drafts_have_the_models_own_distribution(tmp_path: Path) -> None:
-    code, result, log = run(tmp_path, MENDED, ",".join(SOURCES), 80)
-    assert "drafting stopped for sampled requests" not in log
+def test_sampled_answers_with_drafts_have_the_models_own_distribution(runs: dict[str, Run]) -> None:
+    result = runs[MENDED].result
+    assert "drafting stopped for sampled requests" not in runs[MENDED].log
     assert result["different"] == 0
-    assert code == 0
+    assert runs[MENDED].code == 0
     for source in SOURCES:
         own = [each for each in result["comparisons"] if each["source"] == source]
         # Really compared, and really verified: some drafts were taken and some refused.
@@ -51,14 +61,12 @@ def test_sampled_answers_with_drafts_have_the_models_own_distribution(tmp_path: 
         assert 0.02 < accepted / sum(each["samples"] for each in own) < 0.98, source
 
 
-def test_vllms_kernels_as_they_are_do_not_pass(tmp_path: Path) -> None:
-    code, result, _ = run(tmp_path, UNMENDED, "prompt", 60)
-    assert code == 1
-    assert result["different"] >= 2
+def test_vllms_kernels_as_they_are_do_not_pass(runs: dict[str, Run]) -> None:
+    assert runs[UNMENDED].code == 1
+    assert runs[UNMENDED].result["different"] >= 2
 
 
-def test_the_watch_takes_drafts_away_from_sampled_requests(tmp_path: Path) -> None:
-    _, result, log = run(tmp_path, UNMENDED, "prompt", 40, "--watched")
-    assert log.count("drafting stopped for sampled requests") == 1
+def test_the_watch_takes_drafts_away_from_sampled_requests(runs: dict[str, Run]) -> None:
+    assert runs[WATCHED].log.count("drafting stopped for sampled requests") == 1
     # Of 480 requests: most were served after the alarm, without drafts.
-    assert sum(each["samples"] for each in result["comparisons"]) < 240
+    assert sum(each["samples"] for each in runs[WATCHED].result["comparisons"]) < 240

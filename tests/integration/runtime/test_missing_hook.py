@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from tests.checkout import source_path
-from tests.fixtures import random_model
-from tests.fixtures.served_model import free_port
+from tests.fixtures.served_model import VLLM_CACHES, free_port
 
 pytestmark = pytest.mark.integration
 
@@ -46,19 +45,22 @@ def test_requests_are_served_with_one_warning_and_a_count(tmp_path: Path) -> Non
     (tmp_path / "sitecustomize.py").write_text(OTHER_RELEASE)
     (tmp_path / "cache.toml").write_text("[[routes]]\nsemantic = false\n")
     (tmp_path / "control.toml").write_text('mode = "act"\n')
-    model = random_model.build(tmp_path / "model", hidden=64, layers=1)
     log = tmp_path / "serve.log"
     url = f"http://127.0.0.1:{free_port()}"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "evenkeel", "serve", str(model), "--port", url[17:]),
+                *(sys.executable, "-m", "evenkeel", "serve", "demo", "--port", url[17:]),
                 *("--data-dir", str(tmp_path / "data"), "--max-model-len", "256"),
-                *("--served-model-name", "random", "--enforce-eager"),
+                *("--speculate", "none"),
                 *("--cache", str(tmp_path / "cache.toml")),
                 *("--control-file", str(tmp_path / "control.toml")),
             ],
-            env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(tmp_path), source_path()])},
+            env=dict(os.environ)
+            | {
+                "PYTHONPATH": os.pathsep.join([str(tmp_path), source_path()]),
+                "VLLM_CACHE_ROOT": str(VLLM_CACHES),
+            },
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -68,7 +70,7 @@ def test_requests_are_served_with_one_warning_and_a_count(tmp_path: Path) -> Non
         while not answers(url):
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
-        body = {"model": "random", "prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
+        body = {"model": "support", "prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
         answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120)
         assert answer.status_code == 200, answer.text
         assert answer.json()["usage"]["completion_tokens"] == 4

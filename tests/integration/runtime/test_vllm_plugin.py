@@ -19,8 +19,8 @@ import pytest
 
 from evenkeel.prompts.registry import PromptRegistry
 from evenkeel_runtime.adapter.small_machine import EXECUTOR
+from evenkeel_runtime.demo_model.checkpoint import target_path
 from tests.checkout import source_path
-from tests.fixtures import random_model
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import free_port
 
@@ -66,8 +66,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-                *("--model", str(random_model.build(folder / "model", hidden=64, layers=1))),
-                *("--served-model-name", "random", "--host", "127.0.0.1", "--port", str(port)),
+                *(
+                    "--model",
+                    str(target_path()),
+                    "--served-model-name",
+                    "support",
+                    "--host",
+                    "127.0.0.1",
+                ),
+                *("--port", str(port)),
                 *("--max-model-len", "2048", "--enforce-eager", "--api-key", "secret"),
                 *("--chat-template", "{% for m in messages %}{{ m.content }} {% endfor %}"),
                 # As `evenkeel serve` chooses on a few cores.
@@ -120,7 +127,7 @@ def complete(
     served: Served, num_tokens: int, stride: int = 1, tenant: str = "acme", status: int = 200
 ) -> dict[str, Any]:
     body = {
-        "model": "random",
+        "model": "support",
         "prompt": [3 + i * stride % 500 for i in range(num_tokens)],
         "max_tokens": 8,
         "ignore_eos": True,
@@ -193,7 +200,7 @@ def test_control_and_cache_come_with_it(served: Served) -> None:
 
 def test_a_chat_may_name_a_prompt_of_the_registry(served: Served) -> None:
     def chat(tenant: str, *messages: dict[str, str], **more: Any) -> httpx.Response:
-        body = {"model": "random", "messages": messages, "max_tokens": 2, "temperature": 0} | more
+        body = {"model": "support", "messages": messages, "max_tokens": 2, "temperature": 0} | more
         headers = {"authorization": "Bearer secret", "x-evenkeel-tenant": tenant}
         url = f"{served.url}/v1/chat/completions"
         return httpx.post(url, json=body, headers=headers, timeout=120)
