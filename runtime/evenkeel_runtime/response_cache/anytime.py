@@ -33,12 +33,6 @@ def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
     return _log_mixture(num_events, num_seen) - likelihood
 
 
-def is_below(num_events: int, num_seen: int, limit: float, alpha: float) -> bool:
-    """Whether `upper_bound` is below `limit`, without computing it."""
-    is_share_below = num_events < limit * num_seen
-    return is_share_below and log_evidence(num_events, num_seen, limit) > -math.log(alpha)
-
-
 def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
     """Return a bound that holds at all times together with probability at least 1 - `alpha`.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenkeel_runtime.response_cache.anytime import RiseDetector, is_below, upper_bound
+from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 from evenkeel_runtime.response_cache.wrong_hits import WrongHits
@@ -51,6 +51,7 @@ class Evidence:
         labelled: Of `seen`, those from `evenkeel cache calibrate`.
         labelled_wrong: Of `wrong`, those from `evenkeel cache calibrate`.
         alpha: Highest probability that the bound is ever wrong.
+        bound: Upper bound on the rate of wrong hits; 1 without evidence.
         is_served: Whether the kind's hits are served from here on.
     """
 
@@ -62,35 +63,20 @@ class Evidence:
     wrong: int = 0
     labelled: int = 0
     labelled_wrong: int = 0
+    bound: float = 1.0
     is_served: bool = False
-    _bound: float | None = 1.0
 
     @property
     def key(self) -> tuple[str, float, float]:
         """What identifies the class."""
         return self.kind, self.similarity, self.lead
 
-    @property
-    def bound(self) -> float:
-        """Upper bound on the rate of wrong hits; 1 without evidence."""
-        if self._bound is None:
-            self._bound = upper_bound(self.wrong, self.seen, self.alpha)
-        return self._bound
-
-    def is_below(self, limit: float) -> bool:
-        """Whether the bound is below the limit."""
-        return is_below(self.wrong, self.seen, limit, self.alpha)
-
     def add(self, seen: int, wrong: int) -> None:
-        """Add verdicts."""
+        """Add verdicts, and renew the bound."""
         self.seen += seen
         self.wrong += wrong
-        self._bound = None if self.seen else 1.0
-
-    def clear(self) -> None:
-        """Begin anew, without labelled verdicts as well."""
-        self.seen = self.wrong = self.labelled = self.labelled_wrong = 0
-        self._bound, self.is_served = 1.0, False
+        if self.seen:
+            self.bound = upper_bound(self.wrong, self.seen, self.alpha)
 
     def covers(self, hit: HitClass) -> bool:
         """Whether the hit is of this class."""
@@ -290,7 +276,7 @@ class ServeControl:
         held = [
             item
             for item in self.evidence[kind]
-            if item.is_below(self.limit)
+            if item.bound < self.limit
             and (not item.labelled or item.seen - item.labelled >= _LEAST_TRAFFIC)
         ]
         best = max(held, key=lambda item: item.seen, default=None)
@@ -316,7 +302,8 @@ class ServeControl:
         change = self._describe(given_up, None, given_up, reason)
         for bad in {kind, *(self.wrong_hits.wrong_kinds if reason == "spent" else ())}:
             for item in self.evidence[bad]:
-                item.clear()
+                item.seen = item.wrong = item.labelled = item.labelled_wrong = 0
+                item.bound, item.is_served = 1.0, False
             self.served.pop(bad, None)
             self._detectors.pop(bad, None)
         if reason == "spent":

@@ -12,8 +12,6 @@ from collections import Counter
 
 # Arguments of the martingale below: one for no detection, one for several.
 _THETAS = (0.02, 0.3)
-# What one detection adds to the martingale's room.
-_GAINS = tuple(-math.log(theta) for theta in _THETAS)
 # Detections that the share leaves room for, so that they do not end serving.
 _SPARE = 2
 # Wrong hits beyond the bound before serving ends.
@@ -83,7 +81,8 @@ class WrongHits:
         return min(1.0, max(self.least_ratio, min(needed)))
 
     def _left(self, place: int, num_detected: int) -> float:
-        return self._log_odds + num_detected * _GAINS[place] - self._detected_cost[place]
+        gained = num_detected * math.log(1 / _THETAS[place])
+        return self._log_odds + gained - self._detected_cost[place]
 
     @property
     def may_serve(self) -> bool:

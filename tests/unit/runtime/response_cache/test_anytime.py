@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from evenkeel_runtime.response_cache.anytime import (
     PRECISION,
     RiseDetector,
-    is_below,
     log_evidence,
     upper_bound,
 )
@@ -48,17 +47,6 @@ def test_the_bound_lies_above_the_share_and_on_the_edge_of_the_evidence(
     if bound < 1:
         assert log_evidence(events, seen, bound) >= -math.log(alpha) - 1e-9
     assert log_evidence(events, seen, bound - 2 * PRECISION) < -math.log(alpha)
-
-
-@given(
-    st.integers(0, 400), st.integers(0, 400), st.floats(0.001, 0.49), st.sampled_from([1e-6, 0.1])
-)
-def test_whether_the_bound_is_below_a_limit_is_known_without_it(
-    events: int, others: int, limit: float, alpha: float
-) -> None:
-    bound = upper_bound(events, events + others, alpha)
-    if abs(bound - limit) > PRECISION:
-        assert is_below(events, events + others, limit, alpha) == (bound < limit)
 
 
 @given(st.integers(0, 50), st.integers(1, 300))
