@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import NoReturn
 
 from evenkeel.durations import parse_duration_s
@@ -195,6 +195,7 @@ def build_parser(
         chosen: The commands whose arguments are needed; None means all.
     """
     parser = _Parser(prog="evenkeel", description="Observability and SLOs for LLM serving.")
+    parser.add_argument("--version", action="version", version=f"evenkeel {version('evenkeel')}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
         subparser = subparsers.add_parser(

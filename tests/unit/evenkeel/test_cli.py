@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -127,6 +128,12 @@ def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[s
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], [command(lambda args: 0)]) == 2
     assert "does it" in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"evenkeel {version('evenkeel')}\n"
 
 
 def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
