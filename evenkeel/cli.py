@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import atexit
-import gc
 import os
 import sys
 import traceback
@@ -133,8 +131,6 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         commands: The subcommands to choose from; None uses the installed ones.
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
-    # At exit Python would search all objects for garbage: half a second in the collector.
-    atexit.register(gc.freeze)
     words = sys.argv[1:] if argv is None else argv
     try:
         with safe_output():
@@ -185,6 +181,16 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is not known; {hint}")
 
 
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, *_: object, option_string: str | None = None
+    ) -> None:
+        print(f"evenkeel {version('evenkeel')}")
+        parser.exit()
+
+
 def build_parser(
     commands: Sequence[Command], chosen: Collection[str] | None = None
 ) -> argparse.ArgumentParser:
@@ -195,7 +201,7 @@ def build_parser(
         chosen: The commands whose arguments are needed; None means all.
     """
     parser = _Parser(prog="evenkeel", description="Observability and SLOs for LLM serving.")
-    parser.add_argument("--version", action="version", version=f"evenkeel {version('evenkeel')}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
         subparser = subparsers.add_parser(

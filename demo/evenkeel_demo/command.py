@@ -33,7 +33,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--exit-after",
         type=duration_argument,
         metavar="TIME",
-        help="stop with a report after this much traffic, such as 90s (default: until Ctrl-C)",
+        help="stop with a report after at least this much traffic, such as 90s (default: until "
+        "Ctrl-C)",
     )
     parser.add_argument("--no-dashboard", action="store_true", help="do not start the dashboard")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")

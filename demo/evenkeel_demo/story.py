@@ -38,6 +38,8 @@ ACTS = (
 ENCORE = 4
 # An act ends after this many times its share, whatever has been seen.
 LONGEST = 3.0
+# Within this time the end of an act is noticed.
+NOTICED_S = 0.6
 # The A/B run starts once popular questions have been asked for this share of the length.
 COMPARISON_AFTER = 0.06
 
@@ -74,9 +76,12 @@ class Story:
         share_s = self.act.share * self._length_s
         lasted_s = elapsed_s - self._began_s[-1]
         num_chats = len(counters.ttft_s_by_phase.get(self.act.phase, ()))
-        is_seen = num_chats >= self.act.num_chats or lasted_s >= LONGEST * share_s
-        if lasted_s >= share_s and is_seen:
-            self._began_s.append(elapsed_s)
+        if lasted_s < share_s:
+            return
+        if num_chats >= self.act.num_chats or lasted_s >= LONGEST * share_s:
+            # An act that was not prolonged ends in time, though this is noticed later.
+            is_in_time = lasted_s < share_s + NOTICED_S
+            self._began_s.append(self._began_s[-1] + share_s if is_in_time else elapsed_s)
 
     def is_comparing(self, elapsed_s: float) -> bool:
         """Return whether the A/B run should have started."""

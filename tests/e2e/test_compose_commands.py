@@ -81,11 +81,11 @@ def platform(tmp_path: Path) -> Iterator[tuple[Path, Ports]]:
 
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_compose_plays_the_same_story(platform: tuple[Path, Ports]) -> None:
     folder, ports = platform
     process = run("demo", folder, ports, "--exit-after", "75s", "--json")
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=1200)
     told = (folder.parent / "demo.log").read_text()
     assert process.returncode == 0, told
     printed = json.loads(output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 
 from evenkeel.cli import BLAS_THREADS_VARIABLE, Command
@@ -61,9 +62,12 @@ def _run(args: argparse.Namespace) -> int:
     # Importing the service takes seconds, which a wrong setting should not. What it creates stays,
     # so looking for garbage among it is wasted.
     gc.disable()
-    from evenkeel_collector.serve import foreground
-
-    gc.enable()
+    try:
+        from evenkeel_collector.serve import foreground
+    finally:
+        gc.enable()
+    # At exit Python would search all objects for garbage, for half a second.
+    atexit.register(gc.freeze)
     return foreground.run(loaded.settings, redaction.settings, args.json)
 
 

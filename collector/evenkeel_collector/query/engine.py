@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ from evenkeel_collector.query.tenant_views import (
     create_tenant_views,
     for_tenant_views,
     name_for_tenant_views,
-    virtual_columns,
     without_tenant_views,
 )
 from evenkeel_collector.store.sql import quote, quote_name
@@ -106,14 +104,6 @@ class Result:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _TenantSide:
-    """What only tenants' queries need: their guard, and the names of their views."""
-
-    guard: Guard
-    views: frozenset[str]
-
-
 class QueryEngine:
     """The read-only side of the embedded store.
 
@@ -134,11 +124,12 @@ class QueryEngine:
             settings = _text(session, "SELECT name FROM system.settings").split("\n")
             tables = _text(session, _TABLES).split("\n")
             self._tables = [Table(*line.split("\t")) for line in tables]
+            virtual_columns = _virtual_columns(session, self._tables)
+            self._tenant_views = create_tenant_views(session)
         finally:
             session.close()
         self._guard = Guard.of_engine(table_functions)
-        self._tenant_side: _TenantSide | None = None
-        self._tenant_lock = threading.Lock()
+        self._tenant_guard = self._guard.for_tenant(virtual_columns)
         self._client_settings = CLIENT_SETTINGS.keys() & set(settings)
         self._check_cached = lru_cache(NUM_CACHED_STATEMENTS)(self._check_uncached)
 
@@ -158,7 +149,7 @@ class QueryEngine:
         _refuse_broken_text(query)
         settings = self._settings(query)
         try:
-            guard = self._guard if query.tenant is None else self._for_tenants().guard
+            guard = self._guard if query.tenant is None else self._tenant_guard
             guard.check_format(query.default_format)
             formatted = self._check(query.sql, guard)
             parameters = parameters_of(formatted, query.parameters)
@@ -195,7 +186,7 @@ class QueryEngine:
         an empty store raises the same error.
         """
         format_ = result_format(formatted, query.default_format)
-        sql = self._with_honest_settings(for_tenant_views(formatted, self._for_tenants().views))
+        sql = self._with_honest_settings(for_tenant_views(formatted, self._tenant_views))
         identifiers = identifier_parameters(formatted)
         parameters = {name: name_for_tenant_views(value) if name in identifiers else value
                       for name, value in given.items()}  # fmt: skip
@@ -233,18 +224,6 @@ class QueryEngine:
                     raise QueryError(error.code, without_tenant_views(str(error))) from None
         text = f"{error_for(failure.code, str(failure))} (version {self.version})"
         raise QueryError(failure.code, text) from None
-
-    def _for_tenants(self) -> _TenantSide:
-        """Return what tenants' queries need; the first of them creates it."""
-        with self._tenant_lock:
-            if self._tenant_side is None:
-                session = self._connect()
-                try:
-                    guard = self._guard.for_tenant(virtual_columns(session, self._tables))
-                    self._tenant_side = _TenantSide(guard, create_tenant_views(session))
-                finally:
-                    session.close()
-            return self._tenant_side
 
     def cancel(self, query: Query) -> None:
         """Cancel a query that runs in another thread; do nothing if it is not running."""
@@ -388,6 +367,18 @@ def _plain(value: float) -> str:
 def _escape(text: str) -> str:
     """Return a parameter's value as the engine expects it: escaped as in TabSeparated."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+def _virtual_columns(session: Any, tables: Iterable[Table]) -> set[str]:
+    """Return the virtual columns that the engine adds to our tables."""
+    session.query("SET describe_include_virtual_columns = 1", DEFAULT_FORMAT)
+    found = set()
+    for table in tables:
+        if table.database == DATABASE:
+            lines = _text(session, f"DESCRIBE TABLE {DATABASE}.{quote_name(table.name)}")
+            rows = (line.split("\t") for line in lines.split("\n"))
+            found |= {row[0] for row in rows if row[-1] == "1"}
+    return found
 
 
 def _text(session: Any, sql: str) -> str:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from evenkeel.store import DATABASE
 from evenkeel_collector.query.guard import TOKEN, unescape
-from evenkeel_collector.query.tenant_rows import Table
 from evenkeel_collector.store.sql import quote, quote_name
 
 TENANT_DATABASE = "evenkeel_tenant"
@@ -56,24 +55,6 @@ def create_tenant_views(session: Any) -> frozenset[str]:
         types = {column: type_ for _, column, type_ in columns if column}
         session.query(_view(name, select, types))
     return names
-
-
-def virtual_columns(session: Any, tables: Iterable[Table]) -> set[str]:
-    """Return the virtual columns that the engine adds to our tables.
-
-    Args:
-        session: A connection to the embedded store.
-        tables: Of any database.
-    """
-    session.query("SET describe_include_virtual_columns = 1", "TabSeparated")
-    found = set()
-    for table in tables:
-        if table.database == DATABASE:
-            described = f"DESCRIBE TABLE {DATABASE}.{quote_name(table.name)}"
-            lines = bytes(session.query(described, "TabSeparated").bytes()).decode().splitlines()
-            rows = (line.split("\t") for line in lines)
-            found |= {row[0] for row in rows if row[-1] == "1"}
-    return found
 
 
 def plain_type(type_: str) -> str:

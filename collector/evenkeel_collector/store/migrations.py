@@ -36,6 +36,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
 # view is renamed or the engine restarts (docs/decisions/0173).
 _CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s(.*)", re.MULTILINE | re.DOTALL)
 _AWAY = "__changed"
+# What the engine puts before a table's name, but not in a literal, which is matched first.
+_DATABASE = re.compile(rf"('(?:[^'\\]|\\.)*')|\b((?:FROM|JOIN) ){DATABASE}\.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +162,11 @@ def run_statement(client: Client, statement: str, render: Render) -> None:
 def _has_query(client: Client, view: str, query: str) -> bool:
     """Tell whether a view has this query, as the engine prints it but for the tables' database."""
     rows = client.query(
-        rf"SELECT replaceRegexpAll(as_select, '\\b(FROM|JOIN) {DATABASE}[.]', '\\1 ')"
-        f" = formatQuerySingleLine({quote(query)}) FROM system.tables"
+        f"SELECT as_select, formatQuerySingleLine({quote(query)}) FROM system.tables"
         f" WHERE database = '{DATABASE}' AND name = {quote(view)}",
         settings={"max_query_size": 2 * MAX_QUERY_SIZE},
     ).result_rows
-    return bool(rows) and bool(rows[0][0])
+    return any(_DATABASE.sub(r"\1\2", present) == wanted for present, wanted in rows)
 
 
 def keep_tokens(client: Client, view: str, render: Render) -> None:

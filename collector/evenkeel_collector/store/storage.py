@@ -106,6 +106,8 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
 
     try:
         forget_unfinished_inserts(path)
+        # Made anew at each start. Written to a full disk it is empty, and the store does not open.
+        (path / "metadata" / "evenkeel_tenant.sql").unlink(missing_ok=True)
         # An open client keeps the engine loaded: otherwise each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")

@@ -66,7 +66,7 @@ def test_poison_is_set_aside_with_a_reason_and_the_rest_is_stored_once(tmp_path:
         metrics = httpx.get(f"{collector.http_url}/metrics").text
         assert "evenkeel_collector_segments_quarantined_total 1.0" in metrics
         databases = collector.rows("SELECT name FROM system.databases WHERE name LIKE 'evenkeel%'")
-        assert databases == [("evenkeel",)]
+        assert sorted(databases) == [("evenkeel",), ("evenkeel_tenant",)]
     quarantine = tmp_path / "log" / "quarantine"
     reason, piece = sorted(quarantine.iterdir())
     assert reason.name == f"{piece.stem}.reason"
@@ -150,3 +150,12 @@ def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
     with running_collector(tmp_path) as collector:
         wait_for(lambda: counts(collector) == ([(total,)],) * 3)
     assert not any((tmp_path / "log").glob("quarantine/*"))
+
+
+def test_a_store_opens_whose_database_for_tenants_met_a_full_disk(tmp_path: Path) -> None:
+    copy_new_store(tmp_path / "store")
+    described = tmp_path / "store" / "metadata" / "evenkeel_tenant.sql"
+    assert described.stat().st_size > 0
+    described.write_text("")
+    with running_collector(tmp_path) as collector:
+        assert collector.rows("SELECT count() FROM spans") == [(0,)]

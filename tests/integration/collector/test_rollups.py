@@ -382,7 +382,7 @@ def test_a_start_changes_only_the_views_that_differ(client: Any, rollups: Rollup
     # The prefix of an attribute counts, though that of a table does not.
     statement = (
         "ALTER TABLE spans_to_spans_of_others MODIFY QUERY\n"
-        "SELECT * FROM spans WHERE SpanAttributes['evenkeel.status'] = 'FROM'"
+        "SELECT * FROM spans WHERE SpanAttributes['evenkeel.status'] = 'it\\'s FROM evenkeel.x'"
     )
     changed = statement.replace("evenkeel.", "")
     for query, num_changes in ((statement, 1), (statement, 0), (changed, 1)):
