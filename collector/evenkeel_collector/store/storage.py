@@ -106,7 +106,8 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
 
     try:
         forget_unfinished_inserts(path)
-        # Made anew at each start. Written to a full disk it is empty, and the store does not open.
+        # Each start makes the database of tenants' views anew. On a full disk its file stays empty,
+        # and with that the engine does not open.
         (path / "metadata" / "evenkeel_tenant.sql").unlink(missing_ok=True)
         # An open client keeps the engine loaded: otherwise each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
