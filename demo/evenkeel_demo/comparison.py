@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel_demo.parts import DemoLocation
+from evenkeel_demo.traffic import BATCH
 
 NUM_ITEMS = 120
 GATES = "accuracy>=-3%, shift_ttft<=+10%"
@@ -54,6 +55,8 @@ class EvalProcess:
             *("--otlp-endpoint", place.collector),
             *("--limit", str(NUM_ITEMS)),
             *("--concurrency", "2"),
+            # Customers go first.
+            *("--slo-class", BATCH),
             "--json",
             stdout=PIPE,
             stderr=PIPE,

@@ -145,10 +145,20 @@ class ChatClient:
         concurrency: Maximum number of open connections.
         timeout_s: Timeout per answer, in seconds.
         api_key: Sent as a bearer token if given.
+        slo_class: The SLO class that requests name, if given.
     """
 
-    def __init__(self, concurrency: int, timeout_s: float, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        concurrency: int,
+        timeout_s: float,
+        api_key: str | None = None,
+        slo_class: str | None = None,
+    ) -> None:
         self._timeout_s = timeout_s
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if slo_class is not None:
+            headers[spans.HEADER_SLO_CLASS] = slo_class
         context = httpx.create_ssl_context(trust_env=False)
         # One client per lane, with a connection to each side's server: a shared pool scans all its
         # connections on each request.
@@ -156,7 +166,7 @@ class ChatClient:
             httpx.AsyncClient(
                 timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s / 2)),
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=2),
-                headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+                headers=headers,
                 trust_env=False,
                 verify=context,
             )

@@ -53,6 +53,7 @@ class PatientClient(ChatClient):
         api_key: Sent as a bearer token if given.
         retry_s: Maximum time to wait for a server per outage, in seconds.
         tell: Called with a line when a server stops answering, and when it is back.
+        slo_class: The SLO class that requests name, if given.
     """
 
     def __init__(
@@ -62,8 +63,9 @@ class PatientClient(ChatClient):
         api_key: str | None,
         retry_s: float,
         tell: Callable[[str], None],
+        slo_class: str | None = None,
     ) -> None:
-        super().__init__(concurrency, timeout_s, api_key)
+        super().__init__(concurrency, timeout_s, api_key, slo_class)
         self._retry_s = retry_s
         self._tell = tell
         self._outages: dict[str, _Outage] = {}

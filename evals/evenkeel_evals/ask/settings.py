@@ -55,6 +55,12 @@ class EvalSettings(Settings):
         le=1024,
         description="pairs in flight at once, the same load for both sides",
     )
+    slo_class: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.-]{1,256}$",
+        description="SLO class that requests name, so that admission control lets users' requests "
+        "go first if the class has looser limits; without it, they count as the default class",
+    )
     seed: int = Field(
         default=0, description="seed for the order of items and sides, and for the bootstrap"
     )

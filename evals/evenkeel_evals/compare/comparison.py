@@ -116,6 +116,7 @@ class Comparison:
             "gates": [gate.text for gate in self.gates],
             "seed": self.settings.seed,
             "concurrency": self.settings.concurrency,
+            **({"slo_class": self.settings.slo_class} if self.settings.slo_class else {}),
             "cache": self.cache.value,
             "warmup": self.warmup,
             "mode": self.mode.value,
@@ -282,8 +283,8 @@ class Comparison:
         return RunCache(self.answer_cache, self.reads_cache, sides, engines, self.num_repeats)
 
     def _client(self, key: str | None, tell: Callable[[str], None]) -> PatientClient:
-        settings = self.settings
-        return PatientClient(settings.concurrency, settings.timeout_s, key, settings.retry_s, tell)
+        s = self.settings
+        return PatientClient(s.concurrency, s.timeout_s, key, s.retry_s, tell, s.slo_class)
 
     def _judge_client(self, tell: Callable[[str], None]) -> PatientClient:
         secret = self.settings.judge_api_key

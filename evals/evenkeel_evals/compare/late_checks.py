@@ -193,4 +193,4 @@ def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
     if secret is None and judge.side.url == settings.url:
         secret = settings.api_key
     key = secret.get_secret_value() if secret else None
-    return ChatClient(settings.concurrency, settings.timeout_s, key)
+    return ChatClient(settings.concurrency, settings.timeout_s, key, settings.slo_class)

@@ -103,10 +103,23 @@ async def test_the_server_is_told_who_asks() -> None:
     assert headers[spans.HEADER_PROMPT.encode()] == b"support@2"
     assert headers[spans.HEADER_SESSION.encode()] == b"r-a"
     assert headers[spans.HEADER_ROUTE.encode()] == b"eval"
+    assert spans.HEADER_SLO_CLASS.encode() not in headers
     payload = json.loads(body)
     assert payload["cache_salt"] == "r-A"
     assert (payload["model"], payload["max_tokens"], payload["stream"]) == ("m", 5, True)
     assert "cache_salt" not in json.loads(seen[1].split(b"\r\n\r\n", 1)[1])
+
+
+async def test_requests_name_the_slo_class_that_the_client_has() -> None:
+    seen: list[bytes] = []
+
+    async def behaviour(request: bytes, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.lower())
+        writer.write(HEAD + TOKEN + END)
+
+    async with serving(behaviour) as url, ChatClient(1, 120.0, slo_class="batch") as client:
+        await client.ask(call(url))
+    assert f"{spans.HEADER_SLO_CLASS}: batch\r\n".encode() in seen[0]
 
 
 def answering(status: str, body: bytes) -> Behaviour:

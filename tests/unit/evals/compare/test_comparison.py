@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
@@ -132,3 +133,15 @@ def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type
     judgement = comparison.judge_if_complete(recorded)
     assert judgement is not None
     assert comparison.conclude(recorded, judgement).decision.exit_code == 3
+
+
+def test_a_run_is_not_continued_under_another_slo_class(make_pair) -> None:  # type: ignore[no-untyped-def]
+    plain = make_comparison(make_pair, 40)
+    classed = replace(plain, settings=EvalSettings(slo_class="batch"))
+    assert "slo_class" not in plain.identity()
+    assert classed.identity() == {**plain.identity(), "slo_class": "batch"}
+
+
+def test_an_slo_class_that_no_header_could_carry_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        EvalSettings(slo_class="two\nlines")
