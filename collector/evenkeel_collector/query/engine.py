@@ -40,13 +40,13 @@ from evenkeel_collector.query.tenant_rows import (
     settings_for,
 )
 from evenkeel_collector.query.tenant_views import (
-    TENANT_DATABASE,
     create_tenant_views,
     for_tenant_views,
     name_for_tenant_views,
     without_tenant_views,
 )
 from evenkeel_collector.store.sql import quote, quote_name
+from evenkeel_collector.store.storage import TENANT_DATABASE
 
 DEFAULT_FORMAT = "TabSeparated"
 MAX_QUERY_BYTES = 1 << 20

@@ -17,8 +17,7 @@ from typing import Any
 from evenkeel.store import DATABASE
 from evenkeel_collector.query.guard import TOKEN, unescape
 from evenkeel_collector.store.sql import quote, quote_name
-
-TENANT_DATABASE = "evenkeel_tenant"
+from evenkeel_collector.store.storage import TENANT_DATABASE
 
 _NAMED = r"\w+(?:\([^()]*\))?"
 _LOW_CARDINALITY = re.compile(rf"LowCardinality\(({_NAMED}|Nullable\({_NAMED}\))\)")

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The database with tenants' views of the store (query/tenant_views.py).
+TENANT_DATABASE = "evenkeel_tenant"
 # How often an upgrade logs its progress through the log.
 PROGRESS_S = 5.0
 
@@ -108,7 +110,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         forget_unfinished_inserts(path)
         # Each start makes the database of tenants' views anew. On a full disk its file stays empty,
         # and with that the engine does not open.
-        (path / "metadata" / "evenkeel_tenant.sql").unlink(missing_ok=True)
+        (path / "metadata" / f"{TENANT_DATABASE}.sql").unlink(missing_ok=True)
         # An open client keeps the engine loaded: otherwise each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")

@@ -59,8 +59,11 @@ def read_dataset(folder: Path) -> dict[str, str]:
     with a single message.
 
     Raises:
-        ConfigurationError: If there are none or too many, or a line is no such object.
+        ConfigurationError: If it is no folder, there are none or too many, or a line is no such
+            object.
     """
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder; expected a dataset folder")
     answers: dict[str, str] = {}
     for item in _read_lines(folder / f"{folder.resolve().name}.jsonl"):
         messages = item.get("messages")

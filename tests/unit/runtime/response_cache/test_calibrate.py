@@ -53,6 +53,8 @@ def test_a_folder_that_is_no_dataset_is_refused(text: str, tmp_path: Path) -> No
     (tmp_path / "wordings.jsonl").write_text(text)
     with pytest.raises(ConfigurationError):
         read_dataset(tmp_path)
+    with pytest.raises(ConfigurationError, match="gone is not a folder"):
+        read_dataset(tmp_path / "gone")
 
 
 def test_the_command_writes_what_the_runtime_loads(
