@@ -19,6 +19,7 @@ examples:
 All hooks are enabled. After a healthy phase, a crowd of long prompts delays the chats: the TTFT SLO
 burns its budget and an alert fires. The crowd returns while control acts. Then many clients ask the
 same questions, which the response cache answers, and an A/B run compares two prompt versions.
+Finally, a client cuts its answers short, and an anomaly rule alerts.
 exit codes: 0 success, 2 bad usage, or a port or folder is unavailable, 3 a part does not answer or
 ended, or nothing could be measured
 """

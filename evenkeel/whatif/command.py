@@ -18,20 +18,28 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 example:
   evenkeel whatif --without acme --from 2026-11-24T09:00 --to 2026-11-24T10:00
-exit codes: 0 predicted, 2 bad usage, 3 it cannot be told, or nothing answers
+exit codes: 0 predicted, 2 bad usage, 3 no prediction is possible, or the store does not
+  respond
 """
 _STORE_URL = "http://127.0.0.1:8123"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--without", required=True, metavar="TENANT", help="'' for requests without a tenant"
+        "--without",
+        required=True,
+        metavar="TENANT",
+        help="tenant to leave out; '' for requests without one",
     )
     parser.add_argument(
-        "--from", dest="begin", required=True, metavar="TIME", help="such as 2026-11-24T09:00, UTC"
+        "--from",
+        dest="begin",
+        required=True,
+        metavar="TIME",
+        help="start, such as 2026-11-24T09:00 (UTC)",
     )
-    parser.add_argument("--to", dest="end", metavar="TIME", help="exclusive (default: now)")
-    parser.add_argument("--model", default="", metavar="NAME", help="the engines' model")
+    parser.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive (default: now)")
+    parser.add_argument("--model", default="", metavar="NAME", help="only engines of this model")
     parser.add_argument(
         "--store-url",
         type=address_argument,

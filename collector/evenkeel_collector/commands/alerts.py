@@ -52,7 +52,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     silence.add_argument(
         "--for", dest="duration", default="", help="how long (default 1h, at most 30d)"
     )
-    silence.add_argument("--from", dest="begin", default="", metavar="TIME", help="default now")
+    silence.add_argument(
+        "--from", dest="begin", default="", metavar="TIME", help="start (default: now)"
+    )
     silence.add_argument("--until", default="", metavar="TIME", help="end time, instead of --for")
     silence.add_argument("--by", default="", help="who is silencing (default: your user name)")
     silence.add_argument("--comment", default="", help="why, for everyone else on call")

@@ -33,9 +33,13 @@ def add_costs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "costs", help="write what each tenant costs, for chargeback (docs/guide/cost.md)"
     )
     costs.add_argument(
-        "--from", dest="begin", required=True, metavar="TIME", help="such as 2026-11-01, UTC"
+        "--from",
+        dest="begin",
+        required=True,
+        metavar="TIME",
+        help="start, such as 2026-11-01 (UTC)",
     )
-    costs.add_argument("--to", dest="end", metavar="TIME", help="exclusive (default: now)")
+    costs.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive (default: now)")
     costs.add_argument(
         "--format",
         choices=FORMATS,

@@ -33,8 +33,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     reprice = verbs.add_parser(
         "reprice", help="reprice stored requests: all of them, or those of a period"
     )
-    reprice.add_argument("--from", dest="begin", metavar="TIME", help="such as 2026-11-01, UTC")
-    reprice.add_argument("--to", dest="end", metavar="TIME", help="exclusive")
+    reprice.add_argument(
+        "--from", dest="begin", metavar="TIME", help="start, such as 2026-11-01 (UTC)"
+    )
+    reprice.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive")
     reprice.add_argument(
         "--data-dir", type=Path, help="the collector's data folder (default ./data)"
     )

@@ -35,8 +35,8 @@ class EvalSettings(Settings):
     )
     store_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
-        description="store to read server-side times from, to split a latency change by cause; "
-        "if it is `none`, `eval live`, `grow` and `bisect` read http://127.0.0.1:8123",
+        description="store: `eval run` splits a latency change by cause with its times; `eval "
+        "live`, `grow` and `bisect` read requests from it (http://127.0.0.1:8123 if `none`)",
     )
     prompts_dir: Path = Field(
         default=Path("prompts"), description="prompt registry that sides refer to"

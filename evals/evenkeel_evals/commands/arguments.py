@@ -87,7 +87,8 @@ def add_asking(parser: argparse.ArgumentParser) -> None:
         "--cache",
         choices=("isolated", "cold", "warm", "shared"),
         default="isolated",
-        help="prefix cache: one per side (default), none, fully warm, or as found",
+        help="prefix cache: isolated, one per side (default); cold, none; warm, filled before "
+        "each request; shared, as it is",
     )
 
 

@@ -49,12 +49,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         return made
 
     listed = verb("list", "list every prompt with its versions and labels", _list)
-    listed.add_argument("--url", help="vLLM server to count the tokens of each version with")
+    listed.add_argument("--url", help="vLLM server that counts the tokens of each version")
     listed.add_argument("--json", action="store_true", help="print one JSON object")
     show = verb("show", "show the text and history of a prompt", _show)
     show.add_argument("prompt", help="name, name@label, name@version or name@draft")
     show.add_argument("--json", action="store_true", help="print one JSON object")
-    diff = verb("diff", "show what changed between two versions; always exits 0", _diff)
+    diff = verb(
+        "diff", "show what changed between two versions; exits 0 even if they differ", _diff
+    )
     diff.add_argument("old", help="such as support@production")
     diff.add_argument("new", help="such as support@draft")
     forward = verb("promote", "point a label at another version that passed a run", _promote)

@@ -37,7 +37,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--speculate",
         choices=("auto", "draft", "none"),
         help="auto: draft from past answers and the prompt, as long as it pays "
-        "off; draft: the demo model's draft model (its default)",
+        "off; draft: use the demo model's draft model (the default for demo)",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="show the effective settings and exit"

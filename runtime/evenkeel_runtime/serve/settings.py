@@ -21,7 +21,9 @@ class RuntimeSettings(Settings):
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=1, le=65535, description="the OpenAI API and /metrics")
     data_dir: Path = Field(
-        default=Path("data"), description="data kept between runs: vLLM's caches"
+        default=Path("data"),
+        description="data kept between runs: vLLM's caches, "
+        "and evidence and audit log of the response cache",
     )
     otlp_endpoint: SecretAddress | None = Field(
         default=None,
@@ -59,8 +61,8 @@ class RuntimeSettings(Settings):
         default=10.0,
         ge=0.1,
         le=3600,
-        description="a request in the engine without a token for longer has stalled, or for ten of "
-        "its own mean gaps if those are longer, in seconds",
+        description="seconds without a token after which a request in the engine counts as "
+        "stalled; ten times its own mean gap if that is longer",
     )
     explain_text: bool = Field(
         default=False,

@@ -44,7 +44,7 @@ class SpeculationSettings(Settings):
     )
     store_file: Path | None = Field(
         default=None,
-        description="folder that stores past answers between runs, as plain text; not stored "
+        description="file that keeps past answers between runs, as unencrypted token ids; not kept "
         "if unset",
     )
     canary_ratio: float = Field(
