@@ -43,8 +43,8 @@ class Visit:
         due_s: Its deadline at the gate.
         tenant: Its tenant; empty if none.
         session: Its session.
-        accounts: The accounts whose quota it uses.
-        is_overdrawn: Whether one of them is exhausted, which a dry run lets pass.
+        accounts: The accounts whose quota it uses; none once it is refused.
+        is_refused: Whether it was refused, or would have been in a dry run, which serves it.
         owners: Its tenant, session and route, whose limits apply.
         cost: What its prompt costs; None before vLLM has rendered it.
         claim: What it holds of its owners' shares of the KV cache.
@@ -64,8 +64,8 @@ class Visit:
     due_s: float
     tenant: str
     session: str | None
-    accounts: list[Account]
-    is_overdrawn: bool = False
+    accounts: list[Account] = field(default_factory=list)
+    is_refused: bool = False
     owners: tuple[Owner, ...] = ()
     cost: PromptCost | None = None
     claim: Claim | None = None
