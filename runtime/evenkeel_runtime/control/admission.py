@@ -317,7 +317,7 @@ class AdmissionControl:
         overdue = Counter(
             visit.slo_class
             for visit in self._visits.values()
-            if not visit.has_first_token and visit.is_streamed is not False and now_s > visit.late_s
+            if visit.is_streamed and not visit.has_first_token and now_s > visit.late_s
         )
         counts = self._window.read(overdue, now_s)
         return {name: r for name, r in counts.items() if name in self.config.classes}

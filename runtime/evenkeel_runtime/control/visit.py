@@ -54,7 +54,8 @@ class Visit:
         queued_s: When it began to wait there; None if it did not have to.
         gate_s: How long it waited; set once its turn has come.
         entered_s: When its turn came; None before.
-        is_streamed: Whether its first token can be observed; None before the engine has it.
+        is_streamed: Whether its answer is streamed, so that its first token can be observed; set
+            when the engine gets it.
         has_first_token: Whether its first token was observed.
     """
 
@@ -74,7 +75,7 @@ class Visit:
     queued_s: float | None = None
     gate_s: float = 0.0
     entered_s: float | None = None
-    is_streamed: bool | None = None
+    is_streamed: bool = False
     has_first_token: bool = False
     keeps_order: bool = False
 

@@ -406,6 +406,29 @@ def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:
     in_loop(scenario)
 
 
+def test_a_request_is_not_late_before_the_engine_is_asked_to_stream() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000.0)
+        control = make(clock, max_active=1)
+        # Embeddings are never streamed; of a request at the gate it is not known yet.
+        inside, waiting = (control.arrive(Caller(), 100) for _ in range(2))
+        for visit in (inside, waiting):
+            control.queue(visit)
+        control.enter(inside)
+        clock.now_s += 1
+        assert control.read() == {}
+        assert control.tick() is None
+        # What is late once it is known counts at once, as does a refusal.
+        control.leave(inside, 0)
+        control.enter(waiting)
+        waiting.is_streamed = True
+        assert control.read()["interactive"].num_bad == 1
+        control.give_up(control.arrive(Caller(), 100))
+        assert control.read()["interactive"].num_bad == 2
+
+    in_loop(scenario)
+
+
 def test_limits_reach_the_engine_and_are_taken_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock(1000.0)
