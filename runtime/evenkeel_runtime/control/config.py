@@ -12,7 +12,8 @@ import msgspec
 
 from evenkeel.errors import ConfigurationError
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+# Bounded, so that every deadline is a number that vLLM takes as a priority.
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 

@@ -52,11 +52,7 @@ def measure(
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "
             f"{cost.excess} tokens here (context_tokens); shorten the prompt"
         )
-        try:
-            control.refuse(visit.slo_class, _BAD_REQUEST, "context_length", message, None)
-        except RefusedError:
-            control.refund(visit)
-            raise
+        control.refuse(visit, _BAD_REQUEST, "context_length", message, None)
     if control.config.mode is not ControlMode.ACT:
         cost.max_tokens, cost.draft_tokens = max_tokens, None
     return cost
@@ -96,9 +92,8 @@ def give_up_share(control: AdmissionControl, visit: Visit) -> RefusedError:
 
 
 def _refuse_share(control: AdmissionControl, visit: Visit, message: str) -> RefusedError:
-    control.refund(visit)
-    control.counts.refused[visit.slo_class, "kv_share"] += 1
-    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, control.longest_wait_s(visit))
+    wait_s = control.longest_wait_s(visit)
+    return control.turn_away(visit, TOO_MANY_REQUESTS, "kv_share", message, wait_s)
 
 
 def _name_owners(owners: Sequence[Owner]) -> str:
