@@ -221,32 +221,6 @@ def _contains(reference: Any, options: Options) -> Judge:
     return judge
 
 
-_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
-
-
-def _last_number(text: str) -> float | None:
-    found = _NUMBER.findall(text.replace("−", "-"))
-    return float(found[-1].replace(",", "")) if found else None
-
-
-def _numeric(reference: Any, options: Options) -> Judge:
-    expected = _last_number(reference) if isinstance(reference, str) else reference
-    if isinstance(expected, bool) or not isinstance(expected, int | float):
-        raise ConfigurationError(
-            f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
-        )
-    tolerance, relative = float(options.get("tolerance", 0)), float(options.get("relative", 0))
-
-    def judge(answer: str) -> Score:
-        number = _last_number(answer)
-        if number is None:
-            return Score.of(False, "no number in the answer")
-        allowed = max(tolerance, relative * abs(expected), 1e-12 * abs(expected))
-        return Score.of(abs(number - expected) <= allowed, f"found {number:g}")
-
-    return judge
-
-
 def _regex(reference: Any, options: Options) -> Judge:
     try:
         flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
@@ -279,7 +253,6 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
     "exact": (_exact, frozenset()),
     "normalised": (_normalised, frozenset()),
     "contains": (_contains, frozenset({"not"})),
-    "numeric": (_numeric, frozenset({"tolerance", "relative"})),
     "regex": (_regex, frozenset({"case_sensitive", "full"})),
     "f1": (_f1, frozenset({"threshold"})),
 }
@@ -287,6 +260,7 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
 # Modules with makers are imported on demand, so that datasets that do not use them do not need
 # their dependencies.
 _MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
+    "numeric": ("numeric", "numeric", frozenset({"tolerance", "relative"})),
     "equals": ("literal", "equals", frozenset({"case_sensitive", "strip"})),
     "substring": ("literal", "substring", frozenset({"any", "case_sensitive"})),
     "starts_with": ("literal", "starts_with", frozenset({"case_sensitive", "strip"})),
