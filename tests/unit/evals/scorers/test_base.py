@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.scorers.base import Label, Score, make_scorer, normalise
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.scorers.words import normalise
 
 SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
 
@@ -23,6 +24,28 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("normalised", "−3 degrees", "3 degrees", False),
         ("normalised", "−3 degrees", "-3 degrees!", True),
         ("normalised", "Ｃafé", "café", True),
+        ("normalised", "It's", "it´s", True),
+        ("normalised", "1", "1\ufe0f\u20e3", True),
+        ("normalised", "cafe\u0301", "Café", True),
+        ("normalised", "दिन", "दिन।", True),
+        ("normalised", "दिन", "दान", False),
+        ("normalised", "==", "!=", False),
+        ("normalised", "==", " == ", True),
+        ("normalised", "👍", "👎", False),
+        ("normalised", "👍", "👍\ufe0f", True),
+        ("normalised", "👍", "", False),
+        ("contains", "👍", "Great 👍!", True),
+        ("contains", "👍", "Great 👎!", False),
+        ({"name": "contains", "not": ["👎", "北京"]}, "yes", "yes 👎", False),
+        ({"name": "contains", "not": ["👎", "北京"]}, "yes", "yes, 北京。", False),
+        ("contains", "北京", "答案是北京。", True),
+        ("contains", "北京", "答案是东京。", False),
+        ("contains", "iPhone 15", "我要iPhone 15吗", True),
+        ("contains", "30 天", "30天内", True),
+        ("contains", "30天", "130天内", False),
+        ("contains", "กรุงเทพ", "คือกรุงเทพครับ", True),
+        ("contains", "दिन", "आज का दिन है।", True),
+        ("contains", "दिन", "दान है।", False),
         ("contains", "30 days", "Within 30 days, free.", True),
         ("contains", "30 days", "Within 130 days.", False),
         ("contains", ["30 days", "free"], "Within 30 days.", False),
@@ -61,6 +84,9 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("f1", "the parcel ships today", "ships today the parcel", True),
         ("f1", "the parcel ships today", "tomorrow perhaps", False),
         ({"name": "f1", "threshold": 0.5}, "a b c d", "a b x y", True),
+        ("f1", "दिन", "दान", False),
+        ("f1", "今天天气很好", "今天天气真好", True),
+        ("f1", "==", "!=", False),
         ("exact", "x", "", False),
     ],
 )
