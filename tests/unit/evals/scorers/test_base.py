@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.scorers.base import Label, Score, make_scorer, normalise
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.scorers.words import normalise
 
 SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
 
@@ -23,6 +24,28 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("normalised", "−3 degrees", "3 degrees", False),
         ("normalised", "−3 degrees", "-3 degrees!", True),
         ("normalised", "Ｃafé", "café", True),
+        ("normalised", "It's", "it´s", True),
+        ("normalised", "1", "1\ufe0f\u20e3", True),
+        ("normalised", "cafe\u0301", "Café", True),
+        ("normalised", "दिन", "दिन।", True),
+        ("normalised", "दिन", "दान", False),
+        ("normalised", "==", "!=", False),
+        ("normalised", "==", " == ", True),
+        ("normalised", "👍", "👎", False),
+        ("normalised", "👍", "👍\ufe0f", True),
+        ("normalised", "👍", "", False),
+        ("contains", "👍", "Great 👍!", True),
+        ("contains", "👍", "Great 👎!", False),
+        ({"name": "contains", "not": ["👎", "北京"]}, "yes", "yes 👎", False),
+        ({"name": "contains", "not": ["👎", "北京"]}, "yes", "yes, 北京。", False),
+        ("contains", "北京", "答案是北京。", True),
+        ("contains", "北京", "答案是东京。", False),
+        ("contains", "iPhone 15", "我要iPhone 15吗", True),
+        ("contains", "30 天", "30天内", True),
+        ("contains", "30天", "130天内", False),
+        ("contains", "กรุงเทพ", "คือกรุงเทพครับ", True),
+        ("contains", "दिन", "आज का दिन है।", True),
+        ("contains", "दिन", "दान है।", False),
         ("contains", "30 days", "Within 30 days, free.", True),
         ("contains", "30 days", "Within 130 days.", False),
         ("contains", ["30 days", "free"], "Within 30 days.", False),
@@ -34,6 +57,18 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("numeric", 42, "none", False),
         ("numeric", 0, "TABLE0", True),
         ("numeric", 0.5, "about .5", True),
+        ("numeric", 5, "3-5", True),
+        ("numeric", 19, "COVID-19", True),
+        ("numeric", -5, "f(3)=-5", True),
+        ("numeric", 1234567890123, "1234567890124", False),
+        ("numeric", "12345678901234567890", "12345678901234567999", False),
+        ("numeric", "12,345,678,901,234,567,890", "12345678901234567890", True),
+        ("numeric", 10**400, str(10**400), True),
+        ("numeric", 10**400, str(10**400 + 1), False),
+        ("numeric", 0.1 + 0.2, "0.3", True),
+        ("numeric", 1, "1e999999999", False),
+        ("numeric", 1, f"1e{10**20}", False),
+        ({"name": "numeric", "tolerance": 0.1}, 0.3, "0.4", True),
         ({"name": "numeric", "tolerance": 0.5}, 10, "10.5", True),
         ({"name": "numeric", "relative": 0.01}, 1000, "1011", False),
         ("regex", r"order \d{5}", "Your order 12345 is on its way", True),
@@ -49,6 +84,9 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("f1", "the parcel ships today", "ships today the parcel", True),
         ("f1", "the parcel ships today", "tomorrow perhaps", False),
         ({"name": "f1", "threshold": 0.5}, "a b c d", "a b x y", True),
+        ("f1", "दिन", "दान", False),
+        ("f1", "今天天气很好", "今天天气真好", True),
+        ("f1", "==", "!=", False),
         ("exact", "x", "", False),
     ],
 )
@@ -71,6 +109,7 @@ def test_f1_is_a_fraction() -> None:
         ("exact", []),
         ("numeric", "none"),
         ("numeric", True),
+        ("numeric", float("nan")),
         ("regex", "("),
         ("json", "{"),
         ({"name": "json", "schema": {"type": "nonsense"}}, None),
