@@ -1,10 +1,13 @@
 """The sentences of a notification."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from evenkeel_collector.slo.background import nearest_change, worst_cohorts
+from evenkeel.slo.model import Indicator, Member, Metric, Slo
+from evenkeel.slo.selection import Filter, SelectOperator
+from evenkeel_collector.slo.background import changed_selections, nearest_change, worst_cohorts
 from evenkeel_collector.slo.evidence import (
     bad_by_prompt_size,
     bad_requests,
@@ -160,3 +163,22 @@ def test_versions_of_one_score_do_not_hide_a_worse_one_of_many() -> None:
     assert told.startswith("support@v7: 60% bad of 200, the others 11%")
     assert len(told.split("; ")) == 3
     assert worst_versions([worse]) is None
+
+
+def test_what_changed_is_looked_for_where_the_slo_or_its_members_select() -> None:
+    chat = Indicator(
+        Metric.TTFT,
+        1.0,
+        {"tenant": "acme", "prompt_name": "chat", "prompt_version": "v2"},
+        filters=(
+            Filter("route", SelectOperator.NOT, ("/a", "/b")),
+            Filter("prompt_version", SelectOperator.MATCHES, ("v.*",)),
+        ),
+    )
+    other = Indicator(Metric.AVAILABILITY, None, {"tenant": "globex"})
+    members = tuple(Member(each, Fraction(1)) for each in (chat, other, chat))
+    both = Indicator(Metric.COMPOSITE, None, members=members)
+    first, second = changed_selections(Slo("both", "both", both, Fraction(1, 2), Fraction(1), ()))
+    assert (first["tenant"], first["prompt_name"], first["prompt_version"]) == ("acme", "chat", "")
+    assert (first["filter_column"], first["filter_excludes"]) == (["route"], [1])
+    assert (second["tenant"], second["prompt_name"]) == ("globex", "")
