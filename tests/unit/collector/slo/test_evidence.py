@@ -14,6 +14,7 @@ from evenkeel_collector.slo.evidence import (
     budget_left,
     ledger_cause,
     top_cause,
+    window_link,
     worst_versions,
 )
 
@@ -182,3 +183,37 @@ def test_what_changed_is_looked_for_where_the_slo_or_its_members_select() -> Non
     assert (first["tenant"], first["prompt_name"], first["prompt_version"]) == ("acme", "chat", "")
     assert (first["filter_column"], first["filter_excludes"]) == (["route"], [1])
     assert (second["tenant"], second["prompt_name"]) == ("globex", "")
+
+
+LINKS = [
+    ({}, ""),
+    ({"model": "m", "tenant": "a b", "slo_class": "chat"}, "&model=m&tenant=a+b&slo_class=chat"),
+    ({"prompt_name": "chat", "prompt_version": "v2"}, "&prompt=chat%40v2"),
+    (
+        {"tenant": "acme", "route": "/chat", "engine": "vllm"},
+        "explore&tenant=acme&route=%2Fchat&engine=vllm",
+    ),
+    ({"prompt_name": "chat"}, ""),
+]
+
+
+@pytest.mark.parametrize(("select", "expected"), LINKS)
+def test_the_link_of_an_alert_selects_as_its_slo_does(
+    select: dict[str, str], expected: str
+) -> None:
+    page, and_, filters = expected.partition("&")
+    alone = Indicator(Metric.AVAILABILITY, None, select)
+    slo = Slo("chat", "chat", alone, Fraction(1, 2), Fraction(1), ())
+    link = window_link("http://board/", slo, 0, 60 * 10**9)
+    assert link.startswith(f"http://board/{page}?from=1970-01-01T00%3A00%3A00")
+    assert link.partition("&to=")[2].partition("&")[1:] == (and_, filters)
+
+
+def test_the_link_of_a_composite_has_what_all_members_select() -> None:
+    selects = ({"tenant": "acme", "route": "/chat"}, {"tenant": "acme", "model": "m"})
+    indicators = [Indicator(Metric.AVAILABILITY, None, select) for select in selects]
+    members = tuple(Member(each, Fraction(1)) for each in indicators)
+    both = Indicator(Metric.COMPOSITE, None, members=members)
+    link = window_link("http://board", Slo("b", "b", both, Fraction(1, 2), Fraction(1), ()), 0, 1)
+    assert link.startswith("http://board/?from=")
+    assert link.endswith("&tenant=acme")
