@@ -158,6 +158,24 @@ def test_a_tenant_s_alert_is_not_about_others(client: Any, tmp_path: Path) -> No
     assert notes["all"]["eval_verdict"].startswith("run theirs at")
 
 
+def test_versions_of_two_prompts_are_two_cohorts(client: Any, tmp_path: Path) -> None:
+    support = {"prompt_name": "support", "prompt_version": "2"}
+    chat = {"prompt_name": "chat", "prompt_version": "2"}
+    good = [{"end_ns": NOW - S} | prompt for prompt in (chat, chat, support)]
+    bad = [{"end_ns": NOW - S} | SLOW | support for _ in range(3)]
+    insert(client, *good, *bad)
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text())
+    (slo,) = read_slo_file(path).slos
+    rows = SloStore(client).evidence(query("slo_cohorts"), slo, NOW - 60 * S, NOW)
+    found = {(r["dimension"], r["cohort"]): (r["total_sum"], r["bad_sum"]) for r in rows}
+    assert found == {
+        ("model", "support"): (6, 3),
+        ("prompt", "support@2"): (4, 3),
+        ("prompt", "chat@2"): (2, 0),
+    }
+
+
 def test_missing_data_names_the_deploy_before_it(client: Any, tmp_path: Path) -> None:
     insert(client, {"end_ns": NOW - 100 * S})
     insert_spans(client, (3600, instance("a", "1.4"), {}), (120, instance("b", "1.5"), {}))
