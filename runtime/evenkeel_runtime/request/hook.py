@@ -53,14 +53,14 @@ class EngineReader:
         record_output: Records one output of a run and returns its number of tokens.
         read_engine: Reads a finished run.
         find_times: Returns the engine's timestamps of a running request by its id.
-        find_beam_search: Returns the id of the beam search that a run belongs to, by run id.
+        find_beam_search: Returns the id of the beam search that a run belongs to, if any.
     """
 
     is_streamed: Callable[[Any], bool]
     record_output: Callable[[EngineRun, Any], int]
     read_engine: ReadEngine
     find_times: Callable[[str], list[EngineTimes]]
-    find_beam_search: Callable[[str], str | None]
+    find_beam_search: Callable[[EngineRun], str | None]
 
 
 class RequestHook:
@@ -124,6 +124,7 @@ class RequestHook:
             cache_salt=cache_salt,
             cache={} if request is None else dict(request.compression),
         )
+        run.beam_search = self._reader.find_beam_search(run)
         if (getattr(params, "n", 1) or 1) > 1:
             # Their outputs take turns.
             run.kept = deque(maxlen=0)
@@ -226,14 +227,14 @@ class RequestHook:
 
     def _record_beam_search(self, runs: list[EngineRun], end_ns: int) -> None:
         """Record the runs of a beam search as one request."""
-        beams = [run for run in runs if self._reader.find_beam_search(run.request_id) is not None]
+        beams = [run for run in runs if run.beam_search is not None]
         if not beams:
             return
         for run in beams:
             run.is_recorded = True
         each = [observe_run(run, end_ns, self._reader.read_engine) for run in beams]
         seen = each[0]
-        seen.request_id = self._reader.find_beam_search(seen.request_id) or seen.request_id
+        seen.request_id = beams[0].beam_search or seen.request_id
         seen.output_tokens = sum(beam.output_tokens or 0 for beam in each)
         last_times = [b.last_token_ns for b in each if b.last_token_ns is not None]
         seen.last_token_ns = max(last_times, default=None)

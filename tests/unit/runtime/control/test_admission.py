@@ -312,6 +312,17 @@ def test_what_a_dry_run_let_pass_takes_no_place_once_control_acts() -> None:
     in_loop(scenario)
 
 
+def test_a_request_that_waited_too_long_costs_its_tenant_nothing() -> None:
+    async def scenario() -> None:
+        control = make(ManualClock(1000.0), tenant=Quota(requests_per_minute=1))
+        visit = control.arrive(Caller(tenant="acme"), 100)
+        assert control.give_up(visit).reason == "queue_deadline"
+        control.leave(visit, 0)
+        control.arrive(Caller(tenant="acme"), 100)
+
+    in_loop(scenario)
+
+
 def test_who_is_pushed_out_of_a_full_queue_is_shed() -> None:
     async def scenario() -> None:
         control = make(
