@@ -231,7 +231,7 @@ def _read_item(line: bytes) -> Item:
         messages=tuple(Message(m.role, m.content) for m in row.messages),
         reference=row.reference,
         scorer=make_scorer(row.scorer, row.reference),
-        tags=tuple(row.tags),
+        tags=tuple(dict.fromkeys(row.tags)),
         cluster_id=row.cluster_id or row.id,
     )
 

@@ -46,7 +46,9 @@ def test_gsm8k(tmp_path: Path) -> None:
 
 
 def test_csv_and_jsonl_take_the_usual_names(tmp_path: Path) -> None:
-    table = 'id,question,expected,tags\nq1,"Open, when?","9 to 5","hours,plain"\nq2,Where?,,\n'
+    table = (
+        'id,question,expected,tags\nq1,"Open, when?","9 to 5","hours,plain,hours"\nq2,Where?,,\n'
+    )
     found = read("csv", "t.csv", table, tmp_path)
     assert found.rows == (
         {
