@@ -71,10 +71,10 @@ class ArrivalMiddleware:
         if operation is None or hook is None:
             await self._app(scope, receive, send)
             return
-        headers = read_headers(scope["headers"])
-        if headers.malformed:
-            hook.recorder.count_malformed_headers(headers.malformed)
-        request = HttpRequest(operation, headers.caller, path=route_path(scope))
+        caller = read_headers(scope["headers"])
+        if caller.unreadable:
+            hook.recorder.count_malformed_headers(caller.unreadable)
+        request = HttpRequest(operation, caller, path=route_path(scope))
         exchange = _Exchange(hook, request, receive, send)
         token = CURRENT_REQUEST.set(request)
         try:

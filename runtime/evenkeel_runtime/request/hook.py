@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+from evenkeel.spans import HEADER_TENANT
 from evenkeel_runtime.request.recorder import Recorder
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
@@ -22,6 +24,7 @@ from evenkeel_runtime.request.trace import (
     observe_run,
 )
 from evenkeel_runtime.request.why import WhyClient
+from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.drafts import TENANT_KEY
 
 if TYPE_CHECKING:
@@ -278,11 +281,16 @@ def name_tenant(run: EngineRun) -> None:
     """Say in the engine's parameters whose request it is.
 
     The engine drafts only from past answers of this tenant, and no tenant pays for our own replays.
-    Callers may send any parameters (`vllm_xargs`): a tenant in them is discarded.
+    A tenant that cannot be read is one of its own in each request. Callers may send any parameters
+    (`vllm_xargs`): a tenant in them is discarded.
     """
     if not hasattr(run.params, "extra_args"):
         return
-    tenant = None if run.request is None else run.request.caller.tenant
+    caller = Caller() if run.request is None else run.request.caller
+    tenant = caller.tenant
+    if HEADER_TENANT in caller.unreadable:
+        # No header can name it.
+        tenant = f"\0{uuid4().hex}"
     extra = {k: v for k, v in (run.params.extra_args or {}).items() if k != TENANT_KEY}
     if tenant is not None:
         extra[TENANT_KEY] = tenant

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.embedding import MAX_TOKENS
+from evenkeel.spans import HEADER_ROUTE, HEADER_SESSION, HEADER_TENANT
 from evenkeel_runtime.response_cache.knowledge import find_knowledge
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import (
@@ -26,6 +27,8 @@ _NOT_IN_KEY = frozenset(
     "stream stream_options stream_interval user safety_identifier request_id session_id priority "
     "metadata store service_tier prompt_cache_key messages".split()
 )
+# Whose answer it is, what deletes it, and which policy applies.
+_NEEDED_HEADERS = frozenset((HEADER_TENANT, HEADER_SESSION, HEADER_ROUTE))
 _TOOL_KEYS = ("tools", "functions", "function_call")
 _TRANSFER_KEYS = ("kv_transfer_params", "ec_transfer_params", "mm_processor_kwargs")
 _VOLATILE = re.compile(
@@ -145,6 +148,8 @@ def read_question(
         policy: The cache's.
         private: Judges texts.
     """
+    if not _NEEDED_HEADERS.isdisjoint(caller.unreadable):
+        return Bypass("unreadable_header")
     route = policy.find_route(caller.route)
     if route.mode is HitMode.OFF:
         return Bypass("route_off")

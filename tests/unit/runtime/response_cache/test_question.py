@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
 from evenkeel_runtime.response_cache.settings_file import (
@@ -70,6 +71,18 @@ BYPASSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a question about its asker": ("about_asker", {"text": "Where is my order?"}),
     "a cache moved elsewhere": ("transfer", {"kv_transfer_params": {"a": 1}}),
+    "a tenant in Latin-1": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-tenant", "Zürich".encode("latin-1"))])},
+    ),
+    "an endless session": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-session", b"s" * 300)])},
+    ),
+    "a route with a control character": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-route", b"secret\x01")])},
+    ),
 }
 
 
@@ -103,6 +116,11 @@ def test_a_seed_makes_hot_sampling_cacheable() -> None:
 def test_what_is_no_object_is_unreadable(body: bytes) -> None:
     found = read_question(body, Caller(), GREEDY, "w", SERVING, PrivateText())
     assert found == Bypass("unreadable")
+
+
+def test_headers_that_it_does_not_need_may_be_unreadable() -> None:
+    sent = [(b"x-evenkeel-tenant", b"acme"), (b"x-evenkeel-slo-class", b"\xff")]
+    assert question(caller=read_headers(sent)).id == question().id
 
 
 def test_a_route_that_is_off_is_left_alone() -> None:
