@@ -110,7 +110,7 @@ def nearest_change(minutes: Sequence[Mapping[str, Any]], fired_from_ns: int) -> 
 
 
 def _prompt_change(slo: Slo, to_ns: int, store: SloStore) -> str | None:
-    row = _newest("prompt_changes.sql", slo, Span(to_ns - 7 * _DAY_NS, to_ns), store)
+    row = _newest(_HERE / "prompt_changes.sql", slo, Span(to_ns - 7 * _DAY_NS, to_ns), store)
     if row is None:
         return None
     return (
@@ -120,7 +120,7 @@ def _prompt_change(slo: Slo, to_ns: int, store: SloStore) -> str | None:
 
 
 def _last_deploy(slo: Slo, to_ns: int, store: SloStore) -> str | None:
-    row = _newest("deploys.sql", slo, Span(to_ns - _DAY_NS, to_ns), store)
+    row = _newest(_HERE / "deploys.sql", slo, Span(to_ns - _DAY_NS, to_ns), store)
     if row is None:
         return None
     where = f" on {row['host']}" if row["host"] else ""
@@ -130,12 +130,12 @@ def _last_deploy(slo: Slo, to_ns: int, store: SloStore) -> str | None:
     return f"{row['service']}: a new instance{where}{version}{before} at {rfc3339(row['first_ns'])}"
 
 
-def _newest(query: str, slo: Slo, span: Span, store: SloStore) -> Mapping[str, Any] | None:
+def _newest(query: Path, slo: Slo, span: Span, store: SloStore) -> Mapping[str, Any] | None:
     """Return the newest change among the requests that an SLO, or a member of it, selects."""
     bounds = {"from_ns": span.from_ns, "to_ns": span.to_ns}
     rows: list[Mapping[str, Any]] = []
     for selection in changed_selections(slo):
-        rows += store.read(_HERE / query, {**bounds, **selection})
+        rows += store.read(query, {**bounds, **selection})
     return max(rows, key=lambda row: int(row["first_ns"]), default=None)
 
 

@@ -83,7 +83,7 @@ def describe(alert: SpikeAlert, dashboard_url: str | None) -> dict[str, str]:
 
 def explore_query(alert: SpikeAlert) -> str:
     """Return the parameters of the Explore page that find the requests of a spike."""
-    query = page_filters(alert.select) | alert.test.about.explore
+    query = {**page_filters(alert.select), **alert.test.about.explore}
     if alert.test.is_tokens and alert.found.usual is not None:
         query[f"min_{alert.test.measure}"] = f"{alert.found.usual:.0f}"
     if alert.test.measure == "repeated_share":
