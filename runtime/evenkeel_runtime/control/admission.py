@@ -148,7 +148,6 @@ class AdmissionControl:
             self.refuse(visit, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         else:
             visit.accounts = self._quotas.begin(tenant, session, now_s)
-            self._record_limit(limit_s, now_s)
         visit.owners = self.costs.find_owners(caller)
         visit.keeps_order = self.config.mode is not ControlMode.ACT
         self._visits[id(visit)] = visit
@@ -159,8 +158,9 @@ class AdmissionControl:
         factor = max(1.0, num_tokens / self.config.long_prompt_tokens)
         return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
 
-    def _record_limit(self, limit_s: float, now_s: float) -> None:
-        """Record an arrival; if the shortest active limit changes, measure and resize anew."""
+    def _record_limit(self, limit_s: float) -> None:
+        """Record a request; if the shortest active limit changes, measure and resize anew."""
+        now_s = self._clock()
         self._active_limits.record(limit_s, now_s)
         shortest_s = self._active_limits.shortest_s(now_s)
         if shortest_s == self._shortest_s:
@@ -178,6 +178,9 @@ class AdmissionControl:
         Raises:
             RefusedError: If its turn cannot come before its queue deadline, or the queue is full.
         """
+        known = self.config.classes.get(visit.slo_class)
+        if known is not None and not visit.is_refused:
+            self._record_limit(known.ttft_s)
         if self.config.mode is ControlMode.DRY_RUN:
             self._queue_in_shadow(visit)
             visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
@@ -189,10 +192,9 @@ class AdmissionControl:
 
     def _queue_in_shadow(self, visit: Visit) -> None:
         """Do what `queue` would do in a dry run, at a shadow gate; refuse no request."""
-        if visit.is_refused:
-            return
-        with suppress(RefusedError):
-            visit.shadow = self._join(self._shadow, visit)
+        if not visit.is_refused:
+            with suppress(RefusedError):
+                visit.shadow = self._join(self._shadow, visit)
 
     def _join(self, gate: Gate, visit: Visit) -> Ticket:
         name = visit.slo_class
@@ -218,7 +220,7 @@ class AdmissionControl:
         return self.turn_away(visit, UNAVAILABLE, "shed", message, wait_s)
 
     def longest_wait_s(self, visit: Visit) -> float:
-        """Return how long a visit may wait at the gate; None if its class no longer exists."""
+        """Return how long a visit may wait at the gate; 0 if its class no longer exists."""
         known = self.config.classes.get(visit.slo_class)
         return 0.0 if known is None else known.longest_wait_s
 
@@ -367,6 +369,10 @@ class AdmissionControl:
             self.counts.refused[name, reason] += 1
             if reason in _FOR_LOAD:
                 self._window.add(name, is_good=False, now_s=self._clock())
+        self.refund(visit)
+
+    def refund(self, visit: Visit) -> None:
+        """Give back what a request used of its quotas; it uses none of them any more."""
         for account in visit.accounts:
             account.refund()
         visit.accounts = []

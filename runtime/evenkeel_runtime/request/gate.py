@@ -22,6 +22,8 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 _CACHED_PATH = "/v1/chat/completions"
 # Prompts are rendered before these requests are admitted.
 _SIZED_PATHS = frozenset({_CACHED_PATH, "/v1/completions"})
+# vLLM checks API keys inside this middleware: such a caller may not be the tenant that it names.
+_NOT_ALLOWED = (401, 403)
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -182,7 +184,7 @@ class _Waiting:
 
 
 def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
-    """Wrap `send` to detect the first bytes of a streamed answer."""
+    """Wrap `send` to detect the first bytes of a streamed answer, and refused callers."""
     is_stream = False
 
     def watched(message: Message) -> Awaitable[None]:
@@ -190,6 +192,8 @@ def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
         if not visit.has_first_token:
             if message["type"] == "http.response.start":
                 is_stream = message["status"] == 200 and _is_event_stream(message)
+                if message["status"] in _NOT_ALLOWED:
+                    control.refund(visit)
             elif is_stream and message.get("body"):
                 control.record_first_token(visit)
         return send(message)

@@ -600,11 +600,13 @@ def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
             control.leave(visit, 10)
         room = control.gate.room
         assert (room.urgent, room.patient, room.urgent_s) == (64, 16, 0.2)
-        control.arrive(Caller(slo_class="batch"), 100)
+        control.queue(control.arrive(Caller(slo_class="batch"), 100))
         assert control.gate.room == room
         # Nobody interactive any more: batch is served as if it had always been alone.
         clock.now_s += 4
-        control.arrive(Caller(slo_class="batch"), 100)
+        # What does not come to the gate, such as a request without a key, does not count.
+        control.arrive(Caller(slo_class="interactive"), 100)
+        control.queue(control.arrive(Caller(slo_class="batch"), 100))
         room = control.gate.room
         assert (room.urgent, room.late, room.urgent_s) == (64, 64, 30.0)
 

@@ -238,6 +238,30 @@ def test_a_quota_is_answered_with_429(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_caller_without_a_key_uses_no_tenants_quota(
+    tmp_path: Path, path: str, status: int
+) -> None:
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def scenario() -> None:
+        service = make_service(tmp_path, tenant=Quota(requests_per_minute=1, active=1))
+        for _ in range(3):
+            stranger = Connection(service, refuse, path=path)
+            await stranger.ask()
+            assert stranger.status == status
+        app = App(asyncio.Event())
+        app.may_end.set()
+        tenant = Connection(service, app, path=path)
+        await tenant.ask()
+        assert tenant.status == 200
+
+    asyncio.run(scenario())
+
+
 def test_switched_off_nothing_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         service = make_service(tmp_path, mode=ControlMode.OFF)
