@@ -182,19 +182,15 @@ class AdmissionControl:
         if known is not None and not visit.is_refused:
             self._record_limit(known.ttft_s)
         if self.config.mode is ControlMode.DRY_RUN:
-            self._queue_in_shadow(visit)
+            # The shadow gate only counts what it would refuse.
+            with suppress(RefusedError):
+                visit.shadow = None if visit.is_refused else self._join(self._shadow, visit)
             visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
         else:
             visit.ticket = self._join(self._gate, visit)
         if not visit.ticket.is_inside and visit.queued_s is None:
             visit.queued_s = self._clock()
         return visit.ticket
-
-    def _queue_in_shadow(self, visit: Visit) -> None:
-        """Do what `queue` would do in a dry run, at a shadow gate; refuse no request."""
-        if not visit.is_refused:
-            with suppress(RefusedError):
-                visit.shadow = self._join(self._shadow, visit)
 
     def _join(self, gate: Gate, visit: Visit) -> Ticket:
         name = visit.slo_class
@@ -214,9 +210,8 @@ class AdmissionControl:
         return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
 
     def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
-        message = (
-            f"overloaded; a request of class {visit.slo_class} would miss its deadline: {reason}"
-        )
+        who = f"a request of class {visit.slo_class}"
+        message = f"overloaded; {who} would miss its deadline: {reason}"
         return self.turn_away(visit, UNAVAILABLE, "shed", message, wait_s)
 
     def longest_wait_s(self, visit: Visit) -> float:
@@ -293,7 +288,9 @@ class AdmissionControl:
         self._shadow.leave(shadow)
 
     def tick(self) -> LimitChange | None:
-        """Check the burn rate and take at most one step; return that step."""
+        """Let in who may enter, check the burn rate, take at most one step; return that step."""
+        self._gate.let_in()
+        self._shadow.let_in()
         self._give_up_in_shadow()
         if self.config.mode is ControlMode.OFF:
             return None

@@ -586,6 +586,34 @@ def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
     assert [path.exists() for path in others] == [False, True, True]
 
 
+@pytest.mark.parametrize("mode", [ControlMode.ACT, ControlMode.DRY_RUN])
+def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_happening(
+    mode: ControlMode,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000.0)
+        config = ControlConfig(mode=mode, classes=CLASSES, default_class="interactive")
+        control = AdmissionControl(config, num_slots=64, clock=clock)
+        # Interactive requests are so slow that others get 16 places.
+        for _ in range(32):
+            visit = control.arrive(Caller(slo_class="interactive"), 100)
+            control.queue(visit)
+            control.enter(visit)
+            clock.now_s += 0.19
+            control.record_first_token(visit)
+            control.leave(visit, 10)
+        batch = [control.arrive(Caller(slo_class="batch"), 100) for _ in range(17)]
+        for visit in batch:
+            control.queue(visit)
+        last = batch[-1].ticket if mode is ControlMode.ACT else batch[-1].shadow
+        assert last is not None and not last.is_inside
+        clock.now_s += 29.9
+        control.tick()
+        assert last.is_inside
+
+    in_loop(scenario)
+
+
 def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
     async def scenario() -> None:
         clock = ManualClock(1000.0)

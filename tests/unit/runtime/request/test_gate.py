@@ -119,6 +119,34 @@ def test_a_request_waits_for_the_one_inside_and_keeps_its_body(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"event: response.created\ndata: {}\n\n",
+        b"event: response.in_progress\ndata: {}\n\n",
+        b": keep-alive\n\n",
+    ],
+)
+def test_what_vllm_sends_before_the_engine_answers_is_no_first_token(
+    tmp_path: Path, body: bytes
+) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            await send(START)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            assert service.control.read() == {}
+            item = b"event: response.output_item.added\ndata: {}\n\n"
+            await send({"type": "http.response.body", "body": item, "more_body": True})
+            assert service.control.read()["chat"].num_good == 1
+            await send({"type": "http.response.body", "body": b""})
+
+        await Connection(service, answer, path="/v1/responses").ask()
+
+    asyncio.run(scenario())
+
+
 def test_a_caller_who_leaves_the_queue_is_not_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         service = make_service(tmp_path)
