@@ -39,6 +39,7 @@ from evenkeel_runtime.response_cache.replays import EngineCall, PendingReplay, R
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
+from evenkeel_runtime.response_cache.weights import Weights
 from evenkeel_runtime.wire.cause import Cause
 
 logger = logging.getLogger(__name__)
@@ -73,8 +74,8 @@ class CachedEngine:
         self.cache = cache
         self._hook = hook
         self._engine = engine
-        self._model = vllm_outputs.describe_model(engine)
-        cache.controls.load(self._model)
+        self._weights = Weights(engine)
+        cache.controls.load(self._weights.model)
         self._user_words = cache.policy.user_words
         self._private = PrivateText(self._user_words)
         self._random = random_share
@@ -119,7 +120,8 @@ class CachedEngine:
         if request is None or request.path != "/v1/chat/completions":
             return Bypass("not_chat")
         sampling = vllm_outputs.read_sampling(call.params)
-        if sampling is None or vllm_outputs.find_prompt_tokens(call.prompt) is None:
+        rendered = vllm_outputs.read_prompt(call.prompt)
+        if sampling is None or rendered is None:
             return Bypass("not_text")
         if self._user_words != self.cache.policy.user_words:
             self._user_words = self.cache.policy.user_words
@@ -128,9 +130,10 @@ class CachedEngine:
             bytes(request.body),
             request.caller,
             sampling,
-            self._model,
+            self._weights.describe(call.options.get("lora_request")),
             self.cache.modes.policy,
             self._private,
+            rendered,
         )
 
     async def _answer(self, call: EngineCall, question: Question) -> Outputs:
@@ -227,9 +230,7 @@ class CachedEngine:
 
     def _serve(self, call: EngineCall, found: Lookup, layer: str, entry: CacheEntry) -> Any:
         run = call.run
-        tokens = vllm_outputs.find_prompt_tokens(call.prompt)
-        assert tokens is not None  # `_read` saw them.
-        output = vllm_outputs.make_hit(call.request_id, tokens, entry)
+        output = vllm_outputs.make_hit(call.request_id, call.prompt, entry)
         run.is_from_cache = True
         # A guard's objection that the evidence overrides is no reason.
         run.cache.pop(spans.CACHE_REASON, None)
