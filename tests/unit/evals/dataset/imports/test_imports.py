@@ -287,6 +287,49 @@ def test_a_changed_item_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["eval", "import", "csv", str(source), "--into", str(folder)]) == 2
 
 
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--into", "source.csv"], "--into source.csv is a file; use a new folder"),
+        (["--into", "source.csv/new"], "source.csv/new cannot be written: Not a directory"),
+        (["--into", "x" * 300], "cannot be read: File name too long"),
+        (["--into", "new", "--limit", "0"], "--limit: '0' is not a whole number of 1 or more"),
+        (["--into", "new", "--limit", "-1"], "--limit: '-1' is not a whole number of 1 or more"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_and_leaves_no_folder(
+    flags: list[str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("source.csv").write_text("question,answer\nAsk?,1\nAgain?,2\n")
+    assert main(["eval", "import", "csv", "source.csv", *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+    assert [path.name for path in tmp_path.iterdir()] == ["source.csv"]
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "run d --baseline a --candidate b --warmup -1",
+        "run d --baseline a --candidate b --limit 0",
+        "run d --baseline a --candidate b --repeats 0",
+        "plan d --limit 0",
+        "calibrate d --side a --runs 0",
+        "calibrate d --side a --resamples 19",
+        "bisect d --gate accuracy>=-1% --limit 0",
+        "bisect d --gate accuracy>=-1% --repeats 1.5",
+    ],
+)
+def test_every_count_has_a_lower_limit(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", *verb.split()]) == 2
+    assert "is not a whole number of" in capsys.readouterr().err
+
+
 def test_the_card_keeps_its_other_lines(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     path.write_text('{"id": "a", "x": 1}\n')
