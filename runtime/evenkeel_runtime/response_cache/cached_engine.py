@@ -138,7 +138,7 @@ class CachedEngine:
 
     async def _answer(self, call: EngineCall, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
-        found, num_deletions = Lookup(), self.cache.deletions.count
+        found, gathered = Lookup(), Gathered(self.cache.deletions.count)
         drafted: list[CacheEntry] = []
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
@@ -155,7 +155,7 @@ class CachedEngine:
             if hit is not None:
                 yield hit
                 return
-        gathered, began = Gathered(), 0.0
+        began = 0.0
         outputs: Outputs | None = None
         try:
             await enter_engine(call.run, call.options)
@@ -182,7 +182,7 @@ class CachedEngine:
         # The response finishes meanwhile; the request's record waits for the result.
         learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
         call.run.learning = learning
-        self._in_background(self._keep(question, gathered, generation_s, learning, num_deletions))
+        self._in_background(self._keep(question, gathered, generation_s, learning))
 
     async def _learn(
         self,
@@ -245,9 +245,10 @@ class CachedEngine:
 
     async def _compare(self, question: Question, found: Lookup, gathered: Gathered) -> Details:
         """Compare the model's own answer with what the cache would have served."""
-        if gathered.finish_reason not in _KEPT_FINISHES:
-            return {}
         cache = self.cache
+        is_deleted = gathered.num_deletions != cache.deletions.count
+        if gathered.finish_reason not in _KEPT_FINISHES or is_deleted:
+            return {}
         if found.exact is not None:
             is_same = await cache.compare_answers(found.exact.text, gathered.text)
             if is_same is None:
@@ -285,14 +286,13 @@ class CachedEngine:
         gathered: Gathered,
         generation_s: float,
         learning: asyncio.Task[Lookup | None],
-        num_deletions: int,
     ) -> None:
         found = await learning
         counts, text = self.cache.counts, gathered.text
         is_off = self.cache.modes.as_now(question).policy.mode is HitMode.OFF
         if gathered.finish_reason not in _KEPT_FINISHES or not text:
             counts.not_kept["unfinished"] += 1
-        elif is_off or num_deletions != self.cache.deletions.count:
+        elif is_off or gathered.num_deletions != self.cache.deletions.count:
             # It began before the deletion, perhaps from what was to be deleted.
             counts.not_kept["route_off" if is_off else "deleted_meanwhile"] += 1
         elif self._private.find_personal(text) is not None:
@@ -333,7 +333,7 @@ class CachedEngine:
             self.cache.controls.record_unjudged(replay.question.policy, hit_class, replay.ratio)
 
     async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
-        gathered = Gathered()
+        gathered = Gathered(self.cache.deletions.count)
         outputs = self._engine.generate(
             replay.prompt, replay.params, replay.request_id, **replay.options
         )

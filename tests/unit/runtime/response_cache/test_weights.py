@@ -75,9 +75,15 @@ def test_an_adapter_from_a_hub_is_another_one_whenever_it_is_loaded() -> None:
     assert weights.describe(loaded) == weights.describe(loaded) != weights.describe(again)
 
 
+def open_server(mode: HitMode) -> Server:
+    encoder = SlowEncoder()
+    encoder.opened.set()
+    return Server(mode, encoder, 10)
+
+
 @pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT])
 async def test_an_adapter_that_is_loaded_anew_answers_itself(mode: HitMode, tmp_path: Path) -> None:
-    server = Server(mode, SlowEncoder(), 10)
+    server = open_server(mode)
     asked = "How do I return an item?"
     for number in range(2):
         server.options = {"lora_request": adapter(make_folder(tmp_path, bytes([number])))}
@@ -91,7 +97,7 @@ async def test_an_adapter_that_is_loaded_anew_answers_itself(mode: HitMode, tmp_
 
 @pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT])
 async def test_a_template_that_says_another_day_has_other_answers(mode: HitMode) -> None:
-    server = Server(mode, SlowEncoder(), 10)
+    server = open_server(mode)
     for day in ("1 May", "2 May"):
         server.template = f"Today is {day}.\n{{}}"
         await server.ask("How do I return an item?")
