@@ -362,7 +362,7 @@ def _reason(body: bytes) -> str:
     text = body[:4096].decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, Mapping):
         error = parsed.get("error")

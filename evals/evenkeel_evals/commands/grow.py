@@ -80,7 +80,7 @@ def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
     if args.scorer in JSON_REFERENCES:
         try:
             reference = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"--reference must be JSON for scorer {args.scorer}: {error}"
             ) from error

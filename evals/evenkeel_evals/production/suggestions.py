@@ -97,7 +97,7 @@ def _is_no_json(pair: AnsweredPair) -> bool:
         return False
     try:
         json.loads(_text(pair.b))
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return False
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.scorers.options import read_flag, read_strings, read_threshold
 from evenkeel_evals.scorers.words import finder, normalise, split_words
 
 
@@ -133,6 +134,8 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
     Raises:
         ConfigurationError: If the scorer or an option is unknown, or the reference is unsuitable.
     """
+    if not isinstance(spec, str | Mapping):
+        raise ConfigurationError(f"scorer is {spec!r:.40}, expected a name or an object")
     options = {} if isinstance(spec, str) else dict(spec)
     name = spec if isinstance(spec, str) else options.pop("name", None)
     if not isinstance(name, str) or name not in {**_MAKERS, **_MAKERS_ELSEWHERE}:
@@ -172,20 +175,6 @@ def read_texts(name: str, reference: Any) -> list[str]:
     return [read_text(name, reference)]
 
 
-def read_threshold(name: str, options: Options, default: float) -> float:
-    """Return the option `threshold`: the lowest value that counts as right.
-
-    Raises:
-        ConfigurationError: If it is not a number from 0 to 1.
-    """
-    threshold = options.get("threshold", default)
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold!r}, expected 0 to 1")
-    if not 0 <= threshold <= 1:
-        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold}, expected 0 to 1")
-    return float(threshold)
-
-
 def _exact(reference: Any, _: Options) -> Judge:
     accepted = {text.strip() for text in read_texts("exact", reference)}
     return lambda answer: Score.of(answer.strip() in accepted)
@@ -198,7 +187,9 @@ def _normalised(reference: Any, _: Options) -> Judge:
 
 def _contains(reference: Any, options: Options) -> Judge:
     wanted = _finders(read_texts("contains", reference))
-    banned = _finders(read_texts("contains", options["not"]) if options.get("not") else [])
+    unwanted = options.get("not", [])
+    listed = {"not": [unwanted] if isinstance(unwanted, str) else unwanted}
+    banned = _finders(read_strings("contains", listed, "not"))
 
     def judge(answer: str) -> Score:
         missing = [shown for shown, is_in in wanted if not is_in(answer)]
@@ -216,11 +207,11 @@ def _finders(phrases: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
 
 def _regex(reference: Any, options: Options) -> Judge:
     try:
-        flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
+        flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
         pattern = re.compile(read_text("regex", reference), flags)
     except re.error as error:
         raise ConfigurationError(f"reference is not a regular expression: {error}") from error
-    find = pattern.fullmatch if options.get("full", False) else pattern.search
+    find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search
     return lambda answer: Score.of(find(answer.strip()) is not None)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
+from evenkeel_evals.scorers.options import read_number
 
 # A hyphen after a letter, digit or closing bracket joins: 3-5 ends with 5, COVID-19 with 19.
 _NUMBER = re.compile(
@@ -28,8 +29,8 @@ def numeric(reference: Any, options: Options) -> Judge:
         raise ConfigurationError(
             f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
         )
-    tolerance = Decimal(str(float(options.get("tolerance", 0))))
-    relative = Decimal(str(float(options.get("relative", 0))))
+    tolerance = Decimal(str(read_number("numeric", options, "tolerance", 0.0)))
+    relative = Decimal(str(read_number("numeric", options, "relative", 0.0)))
     size = expected.copy_abs()
     noise = min(_CONTEXT.multiply(_NOISE_RATIO, size), _NOISE)
     allowed = max(tolerance, _CONTEXT.multiply(relative, size), noise)

@@ -13,8 +13,8 @@ from evenkeel_evals.scorers.base import (
     Options,
     Score,
     read_texts,
-    read_threshold,
 )
+from evenkeel_evals.scorers.options import read_threshold
 from evenkeel_evals.scorers.words import split_words
 
 

@@ -48,6 +48,7 @@ def test_a_good_dataset_loads_whole(tmp_path: Path) -> None:
     ("name", "line", "problem"),
     [
         ("not JSON", "{", "not JSON"),
+        ("too deep", "[" * 100_000, "not JSON"),
         ("not an object", "[1]", "is a JSON list"),
         ("no messages", {k: v for k, v in GOOD.items() if k != "messages"}, "messages is missing"),
         ("empty messages", {**GOOD, "id": "z", "messages": []}, "messages"),

@@ -110,7 +110,7 @@ def test_what_is_allowed_is_let_through() -> None:
     spec = {"name": "pii", "allow": ["help@fennwick.example"]}
     assert make_scorer(spec, None).score("Write to help@fennwick.example").label is Label.RIGHT
     assert make_scorer(spec, None).score("Write to me@fennwick.example").label is Label.WRONG
-    with pytest.raises(ConfigurationError, match="must be a list of strings"):
+    with pytest.raises(ConfigurationError, match="expected a list of strings"):
         make_scorer({"name": "pii", "allow": "x"}, None)
 
 

@@ -154,6 +154,25 @@ def test_choices_with_an_integer_a_label_or_a_text(
         assert scorer.score(answer).label is Label.WRONG, answer
 
 
+@pytest.mark.parametrize("letter", ["A", "B", "I"])
+def test_every_letter_is_chosen_by_the_same_words(letter: str, tmp_path: Path) -> None:
+    line = {"question": "?", "choices": list("abcdefghi"), "answer": letter}
+    (row,) = read("jsonl", "m.jsonl", json.dumps(line), tmp_path).rows
+    scorer = make_scorer(row["scorer"], row["reference"])
+    right = ("{}", "{}.", "{} is correct.", "The answer is {} because it is.", "{} because it is")
+    wrong = ("{}n apple", "It is {}", "C, not {}", "Answers: {}")
+    assert all(scorer.score(said.format(letter)).label is Label.RIGHT for said in right)
+    assert all(scorer.score(said.format(letter)).label is Label.WRONG for said in wrong)
+
+
+@pytest.mark.parametrize("answer", ["A good choice is C.", "I think it is C.", "Answer: I say C"])
+def test_a_word_is_no_letter(answer: str, tmp_path: Path) -> None:
+    for letter in "AI":
+        line = {"question": "?", "choices": list("abcdefghi"), "answer": letter}
+        (row,) = read("jsonl", "m.jsonl", json.dumps(line), tmp_path).rows
+        assert make_scorer("regex", row["reference"]).score(answer).label is Label.WRONG
+
+
 def test_choices_counted_from_one_are_noticed(tmp_path: Path) -> None:
     lines = [{"question": f"q{i}", "choices": ["w", "x", "y", "z"], "answer": i} for i in (1, 4, 2)]
     found = read("jsonl", "m.jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
