@@ -153,6 +153,16 @@ def budget_line(
     return [*points, point(drawn_to_ms or from_ms, None), point(to_ms, None)]
 
 
+def period_start_ms(slo: Slo, to_ms: int) -> int:
+    """Return the start of the period whose budget is evaluated, if it ends at `to_ms`.
+
+    At the end of a calendar period that is the period which ends, not the one that begins.
+    """
+    if slo.calendar is None:
+        return to_ms - int(slo.scaled_period_s * 1000)
+    return slo.calendar.start_ns(to_ms * 10**6 - 1) // 10**6
+
+
 def calendar_step_s(step_s: int, from_ms: int, to_ms: int) -> int:
     """Return the width of buckets that do not overlap two days of the shown zone.
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
@@ -31,6 +32,7 @@ from evenkeel_dashboard.pages.slo.model import (
     months,
     outside,
     partly_in,
+    period_start_ms,
     rank_of,
     whole_minutes,
     without,
@@ -45,6 +47,26 @@ def test_a_burn_down_ends_at_what_is_left() -> None:
     left = burn_down(found, TARGET)
     assert left == pytest.approx([0.75, 0.75, 0.25])
     assert left[-1] == pytest.approx(budget_left_ratio(Counts(200, 15), TARGET))
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("calendar", "to", "start"),
+    [
+        pytest.param(None, "2026-11-02T12:00Z", "2026-10-03T12:00Z", id="rolling"),
+        pytest.param("M", "2026-11-02T12:00Z", "2026-10-31T23:00Z", id="this month in Berlin"),
+        pytest.param("M", "2026-10-31T23:00Z", "2026-09-30T22:00Z", id="all of a month at its end"),
+    ],
+)
+def test_a_budget_is_drawn_over_the_period_that_is_evaluated(
+    calendar: str | None, to: str, start: str
+) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    slo = replace(SLO, calendar=calendar and Calendar(CalendarUnit(calendar), berlin))
+    assert period_start_ms(slo, ms(to)) == ms(start)
 
 
 def test_an_overspent_budget_is_negative_and_none_is_none() -> None:
