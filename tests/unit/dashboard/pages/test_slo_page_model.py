@@ -12,6 +12,7 @@ import pytest
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
@@ -24,6 +25,7 @@ from evenkeel_dashboard.pages.slo.model import (
     burners,
     calendar,
     calendar_step_s,
+    choices,
     draft,
     draft_targets,
     draft_thresholds_s,
@@ -154,6 +156,19 @@ def test_a_draft_changes_limit_and_target_alone() -> None:
     assert tried.windows == SLO.windows
     assert SLO.target in draft_targets(SLO)
     assert 0.5 in draft_thresholds_s(SLO)
+
+
+@pytest.mark.parametrize("own_s", [0.5, 150.0, 180.0, 299.0, 3_600.0])
+def test_every_limit_to_try_has_words_of_its_own(own_s: float) -> None:
+    tried = draft_thresholds_s(replace(SLO, indicator=Indicator(Metric.TTFT, own_s)))
+    found = choices(tried, own_s, wording.seconds)
+    assert list(found.values()) == tried
+    assert found[wording.seconds(own_s)] == own_s
+
+
+def test_words_that_two_targets_share_mean_the_own_one() -> None:
+    own = 0.98999
+    assert choices([own, 0.99], own, wording.percent) == {"99%": own}
 
 
 def test_corrected_time_does_not_count() -> None:
