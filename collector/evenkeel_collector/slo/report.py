@@ -107,7 +107,7 @@ def measure(
         )
         days = _count_days(store, slo, span, ours, zone)
         total = sum(counts.total for counts in days.values())
-        if slo.indicator.budget is not None:
+        if slo.indicator.budget is not None and days:
             total = money_for(slo, span)
         counts = Counts(total, sum(counts.bad for counts in days.values()))
         results.append(SloResult(slo, counts, days, tuple(_firings(history, slo)), ours))

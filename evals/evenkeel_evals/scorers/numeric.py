@@ -10,10 +10,12 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
 from evenkeel_evals.scorers.options import read_number
 
-# A hyphen after a letter, digit or closing bracket joins: 3-5 ends with 5, COVID-19 with 19.
+# A hyphen after a letter, digit or closing bracket joins: 3-5 ends with 5, COVID-19 with 19. Not
+# after a letter of a script without spaces, Thai to Hangul; a minus sign joins after no letter.
 _NUMBER = re.compile(
-    r"(?:(?<![^\W_])(?<![)\]%])[-+])?"
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+    "(?:(?<![^\\W_\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff])"
+    r"(?<![)\]%])[-+]|(?<![\d)\]%])−)?"
+    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+−]?\d+)?"
 )
 # Allowed for computed fractions such as 0.30000000000000004; too little for a wrong integer.
 _NOISE_RATIO, _NOISE = Decimal("1e-12"), Decimal("1e-9")
@@ -47,9 +49,9 @@ def numeric(reference: Any, options: Options) -> Judge:
 
 def _last_number(text: str) -> Decimal | None:
     """Return the last number of a text; None without one, or if its exponent is absurd."""
-    found = _NUMBER.findall(text.replace("−", "-"))
+    found = _NUMBER.findall(text)
     try:
-        return Decimal(found[-1].replace(",", "")) if found else None
+        return Decimal(found[-1].replace(",", "").replace("−", "-")) if found else None
     except InvalidOperation:
         return None
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.embedding import MAX_TOKENS
-from evenkeel.spans import HEADER_ROUTE, HEADER_SESSION, HEADER_TENANT
+from evenkeel.spans import (
+    HEADER_ROUTE,
+    HEADER_SESSION,
+    HEADER_TENANT,
+    HEADERS_SESSION_OTHERS,
+)
 from evenkeel_runtime.response_cache.knowledge import find_knowledge
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import (
@@ -29,7 +34,7 @@ _NOT_IN_KEY = frozenset(
     "metadata store service_tier prompt_cache_key messages".split()
 )
 # Whose answer it is, what deletes it, and which policy applies.
-_NEEDED_HEADERS = frozenset((HEADER_TENANT, HEADER_SESSION, HEADER_ROUTE))
+_NEEDED_HEADERS = frozenset((HEADER_TENANT, HEADER_SESSION, *HEADERS_SESSION_OTHERS, HEADER_ROUTE))
 _TOOL_KEYS = ("tools", "functions", "function_call")
 _TRANSFER_KEYS = ("kv_transfer_params", "ec_transfer_params", "mm_processor_kwargs")
 _VOLATILE = re.compile(
