@@ -18,7 +18,7 @@ CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
-    rb"\$\w+|[$#%]?\{{1,2}[^{}]*\}{1,2}|\$\([^()]*\)|<[^<>]*>|%(?:\(\w+\))?[a-z]|[.~]{0,2}/[\w./-]*"
+    rb"\$[A-Za-z_]\w*|[$#%]?\{{1,2}[^{}]*\}{1,2}|\$\([^()]*\)|<[^<>]*>|%(?:\(\w+\))?[a-z]|[.~]{0,2}/[\w./-]*"
 )
 # Base64 keys may start with a slash like paths, but run longer without a dot or a dash.
 BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
@@ -40,6 +40,8 @@ QUOTES = (b'"', b"'", b"`")
 BACKSLASH = ord("\\")
 # How a text goes on if the quote after a name ended a string: "password=" + password.
 AFTER_A_STRING = b" \t,;:.+&|?)}]"
+# Too long to be such an end, unless white space or a bracket interrupts it.
+PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
 # The part of a line in which the start of that string, or a tag, is searched.
 NUM_BYTES_BEFORE = 1024
 BYTES_PER_UNIT = 256
@@ -140,14 +142,28 @@ def _quoted_end(text: bytes, start: int, depth: int) -> int:
 
 
 def _is_after_a_string(text: bytes, start: int, depth: int) -> bool:
-    """Return whether the quote before `start` ends a string that began before the name."""
-    if start == len(text) or text[start] not in AFTER_A_STRING:
+    """Return whether the quote before `start` ends a string that began before the name.
+
+    If in doubt, as in a line whose start is out of sight, the quote begins a value.
+    """
+    if start == len(text) or text[start] not in AFTER_A_STRING or PLAIN_RUN.match(text, start):
         return False
     opening = start - 1
     first = max(0, opening - NUM_BYTES_BEFORE)
-    first = max(first, text.rfind(b"\n", first, opening))
+    newline = text.rfind(b"\n", first, opening)
+    if (newline < 0 < first) or _is_name_quoted(text, start, depth):
+        return False
+    first = max(first, newline)
     before = _quotes(text, text[opening:start], first, opening)
     return sum(num_backslashes == depth for _, num_backslashes in before) % 2 == 1
+
+
+def _is_name_quoted(text: bytes, start: int, depth: int) -> bool:
+    """Return whether the name has the same quotes as the value at `start`: {"password": "…"}."""
+    opening = start - 1 - depth
+    # Before it, the longest separator of the rule's pattern, and the quote behind the name.
+    before = text[max(0, opening - depth - 10) : opening].rstrip().rstrip(b":=>").rstrip()
+    return before.endswith(text[opening:start]) and before[-2 - depth : -1 - depth] != b"\\"
 
 
 def _quotes(text: bytes, quote: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
