@@ -34,7 +34,7 @@ BARE_VALUE = re.compile(
     rb"""|["'`](?=[A-Za-z0-9])"""
     rb"""|\\(?![ux"'/\\bfnrt\s]|\Z))*+"""
 )
-OPENING_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*+)(?:\s[^<>]*+)?>\Z")
+OPENING_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*+)(?:\s[^<>]*+)?>")
 LINE_END = re.compile(rb"[\r\n]")
 QUOTES = (b'"', b"'", b"`")
 BACKSLASH = ord("\\")
@@ -54,6 +54,10 @@ def find_assigned(
 
     It ends at its closing quote or tag; if it has none, before white space or the next field.
     """
+    # Weak names are frequent: most are told by the white space in or soon after their value.
+    is_weak = WEAK_NAME.search(text, max(0, start - 16), start) is not None
+    if is_weak and b" " in text[start : start + MIN_WEAK_BYTES - 1]:
+        return
     is_direct = is_enclosed = True
     is_quoted = text[start - 1 : start] in QUOTES
     depth = _num_backslashes(text, 0, start - 1) if is_quoted else 0
@@ -78,10 +82,7 @@ def find_assigned(
         and value.lower() not in NOT_A_SECRET
         and not _is_placeholder(value, is_enclosed)
         and any(byte in WORD and byte != 95 for byte in value)
-        and not (
-            WEAK_NAME.search(text, max(0, start - 16), start)
-            and not (len(value) >= MIN_WEAK_BYTES and _may_be_token(value))
-        )
+        and (not is_weak or (len(value) >= MIN_WEAK_BYTES and _may_be_token(value)))
         and (is_direct or not PLAIN_WORDS.fullmatch(value))
     ):
         yield start, end
@@ -108,11 +109,15 @@ def _find_element(text: bytes, start: int, budget: CpuBudget) -> _Element | None
     """Return the XML element whose text starts at `start`; it ends in the same line."""
     if text[start - 1 : start] != b">":
         return None
-    tag = OPENING_TAG.search(text, max(0, start - NUM_BYTES_BEFORE), start)
+    opening = text.rfind(b"<", max(0, start - NUM_BYTES_BEFORE), start)
+    tag = OPENING_TAG.fullmatch(text, opening, start) if opening >= 0 else None
     if tag is None:
         return None
-    end = text.find(b"</" + tag[1] + b">", start)
-    budget.spend(((len(text) if end < 0 else end) - start) // BYTES_PER_UNIT)
+    # Up to the next such tag: a text full of <input name="password"> is read once, not once a tag.
+    limit = text.find(b"<" + tag[1], start)
+    limit = len(text) if limit < 0 else limit
+    end = text.find(b"</" + tag[1] + b">", start, limit)
+    budget.spend(((limit if end < 0 else end) - start) // BYTES_PER_UNIT)
     if end < 0 or LINE_END.search(text, start, end):
         return None
     return _Element(end, b"=" in tag[0])

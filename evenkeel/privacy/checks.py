@@ -104,7 +104,7 @@ DOT = ord(".")
 
 def find_url_password(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the password of `scheme://user:password@host` unless it is a port and a path."""
-    has_user = not text[:start].endswith(b"://:")
+    has_user = not text.endswith(b"://:", 0, start)
     if not (has_user and PORT.match(text, start, end)):
         yield start, end
 
