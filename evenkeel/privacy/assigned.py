@@ -15,6 +15,8 @@ NOT_A_SECRET = frozenset(
 )
 MIN_BYTES = 5
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
+# `secret=str(key)`; with a longer name, it may be a password with a bracket.
+SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
@@ -75,6 +77,8 @@ def find_assigned(
         end = max(end, bare.end() if bare else end)
         while end > start and text[end - 1] in b".:],;&|(){}":
             end -= 1
+        if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
+            return
     budget.spend((end - start) // BYTES_PER_UNIT)
     value = text[start:end]
     if (

@@ -56,7 +56,7 @@ BARE: dict[str, Callable[[str, str], str]] = {
 }
 
 
-# What stands before a quoted value: nothing, or quotes that have no partner in the part of the line.
+# What stands before a quoted value: nothing, or quotes that may have no partner in sight.
 BEFORE = {
     "nothing": "",
     "an inch mark": 'see 5" disk ',
@@ -109,7 +109,9 @@ def test_a_plain_value_in_quotes_is_gone_whatever_it_begins_with(before: str) ->
         secret = first + value
         if not PLAIN_RUN.match(secret) or PLAIN_PLACEHOLDER.match(secret):
             continue
-        for mark, name in itertools.product("\"'", ["@password@:", "@api_key@ = ", "pwd=", "pwd: "]):
+        for mark, name in itertools.product(
+            "\"'", ["@password@:", "@api_key@ = ", "pwd=", "pwd: "]
+        ):
             text = f"{before}{name.replace('@', mark)}{mark}{secret}{mark},{END}"
             assert secret not in redact(text), text
 
@@ -170,12 +172,35 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
         '{"token": "a sentence of 5 words", "logprob": -0.1}',
         '{"password": "${DB_PASSWORD}", "secret": "{{ vault.key }}", "api_key": "<your key>"}',
         "secret = normalise(finding.secret, rule)",
+        "secret=foo(bar), next",
+        "secret=foo(bar, 2)",
+        "connect(password=read(path.name), secret=str(s))",
         "https://cdn.example.com:8443/npm/react@18.2.0/index.js",
         "http://localhost:8000/@ana and https://example.com:443/?to=@ana",
+        "http://[::1]:8080/@x and http://[2001:db8::1]/@x and http://[::1]:$PORT/@x",
+        "http://localhost:$PORT/@vite/client and http://localhost:${PORT}/@vite/client",
+        "http://127.0.0.1:{port}/@id/x",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgres://app:$hunter2xyz@db.example",
+        "postgres://app:{hunter2xyz}@db.example",
+        "http://[::hunter2xyz]@db.example",
+        "http://[::1/hunter2xyz@db.example",
+        "password=hunter(2xyz)",
+        "secret=foo(bar)hunter2xyz",
+        "secret=foo(hunter2xyz",
+        "password=Hunter(hunter2xyz)",
+    ],
+)
+def test_what_only_resembles_a_port_or_a_call_is_gone(text: str) -> None:
+    assert "2xyz" not in redact(text)
 
 
 def test_what_follows_a_value_stays() -> None:
