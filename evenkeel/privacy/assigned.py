@@ -15,10 +15,12 @@ NOT_A_SECRET = frozenset(
 )
 MIN_BYTES = 5
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
+# `secret=str(key)`; with a longer name, it may be a password with a bracket.
+SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
-    rb"\$\w+|[$#%]?\{{1,2}[^{}]*\}{1,2}|\$\([^()]*\)|<[^<>]*>|%(?:\(\w+\))?[a-z]|[.~]{0,2}/[\w./-]*"
+    rb"\$[A-Za-z_]\w*|[$#%]?\{{1,2}[^{}]*\}{1,2}|\$\([^()]*\)|<[^<>]*>|%(?:\(\w+\))?[a-z]|[.~]{0,2}/[\w./-]*"
 )
 # Base64 keys may start with a slash like paths, but run longer without a dot or a dash.
 BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
@@ -34,12 +36,14 @@ BARE_VALUE = re.compile(
     rb"""|["'`](?=[A-Za-z0-9])"""
     rb"""|\\(?![ux"'/\\bfnrt\s]|\Z))*+"""
 )
-OPENING_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*+)(?:\s[^<>]*+)?>\Z")
+OPENING_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*+)(?:\s[^<>]*+)?>")
 LINE_END = re.compile(rb"[\r\n]")
 QUOTES = (b'"', b"'", b"`")
 BACKSLASH = ord("\\")
 # How a text goes on if the quote after a name ended a string: "password=" + password.
 AFTER_A_STRING = b" \t,;:.+&|?)}]"
+# Too long to be such an end, unless white space or a bracket interrupts it.
+PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
 # The part of a line in which the start of that string, or a tag, is searched.
 NUM_BYTES_BEFORE = 1024
 BYTES_PER_UNIT = 256
@@ -52,6 +56,10 @@ def find_assigned(
 
     It ends at its closing quote or tag; if it has none, before white space or the next field.
     """
+    # Weak names are frequent: most are told by the white space in or soon after their value.
+    is_weak = WEAK_NAME.search(text, max(0, start - 16), start) is not None
+    if is_weak and b" " in text[start : start + MIN_WEAK_BYTES - 1]:
+        return
     is_direct = is_enclosed = True
     is_quoted = text[start - 1 : start] in QUOTES
     depth = _num_backslashes(text, 0, start - 1) if is_quoted else 0
@@ -69,6 +77,8 @@ def find_assigned(
         end = max(end, bare.end() if bare else end)
         while end > start and text[end - 1] in b".:],;&|(){}":
             end -= 1
+        if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
+            return
     budget.spend((end - start) // BYTES_PER_UNIT)
     value = text[start:end]
     if (
@@ -76,10 +86,7 @@ def find_assigned(
         and value.lower() not in NOT_A_SECRET
         and not _is_placeholder(value, is_enclosed)
         and any(byte in WORD and byte != 95 for byte in value)
-        and not (
-            WEAK_NAME.search(text, max(0, start - 16), start)
-            and not (len(value) >= MIN_WEAK_BYTES and _may_be_token(value))
-        )
+        and (not is_weak or (len(value) >= MIN_WEAK_BYTES and _may_be_token(value)))
         and (is_direct or not PLAIN_WORDS.fullmatch(value))
     ):
         yield start, end
@@ -106,11 +113,15 @@ def _find_element(text: bytes, start: int, budget: CpuBudget) -> _Element | None
     """Return the XML element whose text starts at `start`; it ends in the same line."""
     if text[start - 1 : start] != b">":
         return None
-    tag = OPENING_TAG.search(text, max(0, start - NUM_BYTES_BEFORE), start)
+    opening = text.rfind(b"<", max(0, start - NUM_BYTES_BEFORE), start)
+    tag = OPENING_TAG.fullmatch(text, opening, start) if opening >= 0 else None
     if tag is None:
         return None
-    end = text.find(b"</" + tag[1] + b">", start)
-    budget.spend(((len(text) if end < 0 else end) - start) // BYTES_PER_UNIT)
+    # Up to the next such tag: a text full of <input name="password"> is read once, not once a tag.
+    limit = text.find(b"<" + tag[1], start)
+    limit = len(text) if limit < 0 else limit
+    end = text.find(b"</" + tag[1] + b">", start, limit)
+    budget.spend(((limit if end < 0 else end) - start) // BYTES_PER_UNIT)
     if end < 0 or LINE_END.search(text, start, end):
         return None
     return _Element(end, b"=" in tag[0])
@@ -140,14 +151,28 @@ def _quoted_end(text: bytes, start: int, depth: int) -> int:
 
 
 def _is_after_a_string(text: bytes, start: int, depth: int) -> bool:
-    """Return whether the quote before `start` ends a string that began before the name."""
-    if start == len(text) or text[start] not in AFTER_A_STRING:
+    """Return whether the quote before `start` ends a string that began before the name.
+
+    If in doubt, as in a line whose start is out of sight, the quote begins a value.
+    """
+    if start == len(text) or text[start] not in AFTER_A_STRING or PLAIN_RUN.match(text, start):
         return False
     opening = start - 1
     first = max(0, opening - NUM_BYTES_BEFORE)
-    first = max(first, text.rfind(b"\n", first, opening))
+    newline = text.rfind(b"\n", first, opening)
+    if (newline < 0 < first) or _is_name_quoted(text, start, depth):
+        return False
+    first = max(first, newline)
     before = _quotes(text, text[opening:start], first, opening)
     return sum(num_backslashes == depth for _, num_backslashes in before) % 2 == 1
+
+
+def _is_name_quoted(text: bytes, start: int, depth: int) -> bool:
+    """Return whether the name has the same quotes as the value at `start`: {"password": "…"}."""
+    opening = start - 1 - depth
+    # Before it, the longest separator of the rule's pattern, and the quote behind the name.
+    before = text[max(0, opening - depth - 10) : opening].rstrip().rstrip(b":=>").rstrip()
+    return before.endswith(text[opening:start]) and before[-2 - depth : -1 - depth] != b"\\"
 
 
 def _quotes(text: bytes, quote: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -104,13 +104,20 @@ DOT = ord(".")
 
 def find_url_password(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the password of `scheme://user:password@host` unless it is a port and a path."""
-    has_user = not text[:start].endswith(b"://:")
-    if not (has_user and PORT.match(text, start, end)):
+    has_user = not text.endswith(b"://:", 0, start)
+    if has_user and PORT.match(text, start, end):
+        return
+    host = text.rfind(b"://[", max(0, start - MAX_USER_BYTES), start)
+    if host < 0 or not IPV6_HOST.match(text, host + 3, end):
         yield start, end
 
 
-# `https://example.com:8443/@ana`
-PORT = re.compile(rb"[0-9]*[/?#]")
+# `https://example.com:8443/@ana`, `http://localhost:$PORT/@vite/client`
+PORT = re.compile(rb"(?:[0-9]*|\$[A-Za-z_]\w*|\$?\{\w+\})[/?#]")
+# `http://[::1]:8080/@ana`
+IPV6_HOST = re.compile(rb"\[[0-9A-Fa-f:.]+\](?::" + PORT.pattern + rb"|[/?#])")
+# The longest user in the rule's pattern, and what surrounds it.
+MAX_USER_BYTES = 84
 
 
 def find_ip(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:

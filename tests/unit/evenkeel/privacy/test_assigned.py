@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
+import re
+import string
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
@@ -53,6 +56,22 @@ BARE: dict[str, Callable[[str, str], str]] = {
 }
 
 
+# What stands before a quoted value: nothing, or quotes that may have no partner in sight.
+BEFORE = {
+    "nothing": "",
+    "an inch mark": 'see 5" disk ',
+    "an apostrophe": "it's 5' tall ",
+    "a closed string": '{"user": "ana"} ',
+    "the end of a string": 'and more", ',
+    "a long string": '{"role":"user","content":"' + "lorem ipsum " * 100 + '",',
+    "many long strings": '{"key":"value","b":"cxxxxxxxxxxxx",' * 40,
+    "half a tick": "`",
+}
+# Every run of five such bytes was replaced before values could contain any character.
+PLAIN_RUN = re.compile(r"""[^\s"'\\,;&<>(){}|]{5}""")
+PLAIN_PLACEHOLDER = re.compile(r"\$[A-Za-z_]|%[a-z]|[.~]{0,2}/")
+
+
 def _escape(value: str, quote: str = '"') -> str:
     return value.replace("\\", "\\\\").replace(quote, "\\" + quote)
 
@@ -81,6 +100,29 @@ def test_a_quoted_value_is_gone_up_to_its_closing_quote(form: str, name: str, va
     redacted = redact(sent)
     assert MARK not in redacted
     assert (END in redacted) is (END in sent)
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_plain_value_in_quotes_is_gone_whatever_it_begins_with(before: str) -> None:
+    values = ["hunter2xyz", "9hunter2xyz", "1abc", "Zk9x/8aQ2m7w3Jt5LrP0vYb==", "abc-def.ghi"]
+    for first, value in itertools.product(["", *string.punctuation], values):
+        secret = first + value
+        if not PLAIN_RUN.match(secret) or PLAIN_PLACEHOLDER.match(secret):
+            continue
+        for mark, name in itertools.product(
+            "\"'", ["@password@:", "@api_key@ = ", "pwd=", "pwd: "]
+        ):
+            text = f"{before}{name.replace('@', mark)}{mark}{secret}{mark},{END}"
+            assert secret not in redact(text), text
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_value_behind_a_name_in_quotes_is_gone_whatever_it_begins_with(before: str) -> None:
+    # A dollar sign or slash begins a variable or a path.
+    for first in {*SYMBOLS, "\t"} - {*"$/\\\"'"}:
+        for mark, name in [('"', "password"), ("'", "api_key"), ('\\"', "client_secret")]:
+            text = f"{before}{mark}{name}{mark}:{mark}{first}hunter2xyz{mark},{END}"
+            assert "hunter2xyz" not in redact(text), text
 
 
 @pytest.mark.parametrize("form", BARE)
@@ -121,6 +163,7 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
     "text",
     [
         'url = "password=" + password + "&user="',
+        '["password:"], ["user name:"]',
         'console.log("password:", password, "done")',
         '{"note":"my password:","b":"x and more"}',
         '["Enter your password:", "Confirm the new one:"]',
@@ -129,12 +172,35 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
         '{"token": "a sentence of 5 words", "logprob": -0.1}',
         '{"password": "${DB_PASSWORD}", "secret": "{{ vault.key }}", "api_key": "<your key>"}',
         "secret = normalise(finding.secret, rule)",
+        "secret=foo(bar), next",
+        "secret=foo(bar, 2)",
+        "connect(password=read(path.name), secret=str(s))",
         "https://cdn.example.com:8443/npm/react@18.2.0/index.js",
         "http://localhost:8000/@ana and https://example.com:443/?to=@ana",
+        "http://[::1]:8080/@x and http://[2001:db8::1]/@x and http://[::1]:$PORT/@x",
+        "http://localhost:$PORT/@vite/client and http://localhost:${PORT}/@vite/client",
+        "http://127.0.0.1:{port}/@id/x",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgres://app:$hunter2xyz@db.example",
+        "postgres://app:{hunter2xyz}@db.example",
+        "http://[::hunter2xyz]@db.example",
+        "http://[::1/hunter2xyz@db.example",
+        "password=hunter(2xyz)",
+        "secret=foo(bar)hunter2xyz",
+        "secret=foo(hunter2xyz",
+        "password=Hunter(hunter2xyz)",
+    ],
+)
+def test_what_only_resembles_a_port_or_a_call_is_gone(text: str) -> None:
+    assert "2xyz" not in redact(text)
 
 
 def test_what_follows_a_value_stays() -> None:
