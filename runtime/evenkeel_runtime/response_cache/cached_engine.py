@@ -138,7 +138,7 @@ class CachedEngine:
 
     async def _answer(self, call: EngineCall, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
-        found, gathered = Lookup(), Gathered(self.cache.deletions.count)
+        found, gathered = Lookup(), Gathered(num_deletions=self.cache.deletions.count)
         drafted: list[CacheEntry] = []
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
@@ -333,7 +333,7 @@ class CachedEngine:
             self.cache.controls.record_unjudged(replay.question.policy, hit_class, replay.ratio)
 
     async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
-        gathered = Gathered(self.cache.deletions.count)
+        gathered = Gathered()
         outputs = self._engine.generate(
             replay.prompt, replay.params, replay.request_id, **replay.options
         )

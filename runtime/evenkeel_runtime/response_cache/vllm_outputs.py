@@ -85,15 +85,15 @@ class Gathered:
     """A run's answer so far, assembled from its outputs.
 
     Attributes:
-        num_deletions: Deletions from the cache before its question was read.
         finish_reason: None until the run has ended.
+        num_deletions: Deletions from the cache before its question was read.
     """
 
-    num_deletions: int
     texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    num_deletions: int = 0
 
     @property
     def text(self) -> str:
