@@ -62,6 +62,8 @@ def find_assigned(
         return
     is_direct = is_enclosed = True
     is_quoted = text[start - 1 : start] in QUOTES
+    while text[start - 1 : start + 1] == b"``":  # Markdown: code may stand between several.
+        start += 1
     depth = _num_backslashes(text, 0, start - 1) if is_quoted else 0
     behind_name = start - 1 - depth if is_quoted else start
     if (element := _find_element(text, behind_name, budget)) is not None:

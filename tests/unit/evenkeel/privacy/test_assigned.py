@@ -34,6 +34,7 @@ QUOTED: dict[str, Callable[[str, str], str]] = {
     "an assignment": lambda name, value: f'{name}="{_escape(value)}"\n{END}',
     "YAML": lambda name, value: f"{name}: '{_escape(value, quote=chr(39))}'\n{END}",
     "Markdown": lambda name, value: f"The {name} is `{value}`. {END}",
+    "Markdown, two backticks": lambda name, value: f"{name}: ``{value}`` {END}",
     "XML": lambda name, value: f"<{name}>{html.escape(value)}</{name}>{END}",
     "JSON in HTML": lambda name, value: html.escape(json.dumps({name: value})) + END,
     "JSON in a query": lambda name, value: f"/t?d={quote(json.dumps({name: value}))}&x={END}",
