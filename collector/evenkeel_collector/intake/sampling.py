@@ -235,8 +235,9 @@ class Sampler:
                 detail.append(index)
         if spans.STATUS not in attributes:
             # Perhaps a request that another instrumentation traced; it has no detail.
-            weight = SCALE / (SCALE - read_trace_state(span.trace_state, span.trace_id)[1])
-            _set_weight(span, attributes, weight)
+            if span.trace_state:  # Most have none.
+                threshold = read_trace_state(span.trace_state, span.trace_id)[1]
+                _set_weight(span, attributes, SCALE / (SCALE - threshold))
             return None
         if DETAIL_PROBABILITY in attributes:
             return None

@@ -120,7 +120,7 @@ class Scraper:
         is_up = True
         try:
             text = await self._read(target)
-            body = await asyncio.to_thread(self._read_points, text, time_ns, target)
+            body = await asyncio.to_thread(self._read_body, text, time_ns, target)
         except Exception as error:
             # Whatever a page does to the parser must not end the scraping of its target.
             is_up = False
@@ -139,7 +139,7 @@ class Scraper:
         self._intake.metrics.scrapes.labels(target.instance, result).inc()
         return is_up
 
-    def _read_points(self, text: str, time_ns: int, target: ScrapeTarget) -> CheckedBody:
+    def _read_body(self, text: str, time_ns: int, target: ScrapeTarget) -> CheckedBody:
         points = self._intake.pipeline.redact_points(read_page(text, time_ns))
         return _body(target, [*points, Point(UP, time_ns, GAUGE, value=1.0)])
 

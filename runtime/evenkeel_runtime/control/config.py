@@ -14,6 +14,7 @@ from evenkeel.errors import ConfigurationError
 
 # Bounded, so that every deadline is a number that vLLM takes as a priority.
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+# Others need only be finite.
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
