@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -75,7 +76,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("name", "order", "fields"), GOOD)
 def test_an_action_is_done_and_written_down(
-    collector: CollectorProcess, name: str, order: dict[str, object], fields: set[str]
+    collector: CollectorProcess, name: str, order: dict[str, Any], fields: set[str]
 ) -> None:
     done = httpx.post(f"{collector.http_url}/api/{name}", json={"by": "ann", **order})
     assert (done.status_code, set(done.json())) == (200, fields), done.text

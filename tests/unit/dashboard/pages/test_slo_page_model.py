@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_budget_is_drawn_over_the_period_that_is_evaluated(
     calendar: str | None, to: str, start: str
 ) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    slo = replace(SLO, calendar=calendar and Calendar(CalendarUnit(calendar), berlin))
+    slo = replace(SLO, calendar=Calendar(CalendarUnit(calendar), berlin) if calendar else None)
     assert period_start_ms(slo, ms(to)) == ms(start)
 
 
@@ -81,7 +82,7 @@ def test_the_budget_is_drawn_where_there_are_events() -> None:
     points = budget_line(found, TARGET, 100, 0, 1000)
     budget = 40 * float(1 - TARGET)
     after = (1 - 1 / budget, 1 - 2 / budget)
-    drawn = [(point.at_ms, point.left) for point in points]
+    drawn: list[tuple[int, Any]] = [(point.at_ms, point.left) for point in points]
     gaps = [at_ms for at_ms, left in drawn if left is None]
     assert [(at_ms, left) for at_ms, left in drawn if left is not None] == [
         (300, 1.0), (400, pytest.approx(after[0])), (500, pytest.approx(after[0])),
