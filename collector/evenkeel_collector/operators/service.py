@@ -29,7 +29,7 @@ from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS
 from evenkeel_collector.operators import actions as operator_actions
 from evenkeel_collector.operators import prompts as prompt_actions
 from evenkeel_collector.operators.alert_list import listing_json, read_listing
-from evenkeel_collector.operators.feedback import Feedback, Judge, Review, to_span
+from evenkeel_collector.operators.feedback import Feedback, Judge, Review, identity_of, to_span
 from evenkeel_collector.operators.problems import TRANSPORT
 from evenkeel_collector.ports.access import ForbiddenError
 from evenkeel_collector.slo.context import CollectorContext
@@ -109,7 +109,9 @@ class OperatorService:
                 "has the scope admin"
             )
         span_id, body = to_span(said)
-        await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT)
+        # The bytes of feedback sent again differ in their time.
+        identity = identity_of(said, tenant)
+        await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT, identity)
         return {"trace_id": said.trace_id, "feedback_id": span_id}
 
     def _write_down(self, entry: AuditEntry) -> None:
