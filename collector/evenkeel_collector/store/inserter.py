@@ -10,14 +10,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import first_line
 from evenkeel_collector.log.isolation import isolate
 from evenkeel_collector.log.recovery import SealedSegment
 from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
-from evenkeel_collector.store.check import CheckStore
+from evenkeel_collector.store.check import CheckStore, is_refusal
 from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -33,21 +33,6 @@ MAX_RETRY_S = 5.0
 IN_HAND_S = 5.0
 # Retries after a refusal by the store before the segment is suspected.
 MAX_REFUSALS = 3
-# Errors of a store without space, time or permissions: the segment is not at fault.
-TRANSIENT_CODES = frozenset({
-    60,  # UNKNOWN_TABLE
-    74, 75, 76, 77, 87, 88, 92,  # a file cannot be read, written, opened, closed, sought, truncated
-    81,  # UNKNOWN_DATABASE
-    159,  # TIMEOUT_EXCEEDED
-    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
-    209, 210,  # SOCKET_TIMEOUT, NETWORK_ERROR
-    241,  # MEMORY_LIMIT_EXCEEDED
-    242,  # TABLE_IS_READ_ONLY
-    243,  # NOT_ENOUGH_SPACE
-    252,  # TOO_MANY_PARTS
-    497, 516,  # ACCESS_DENIED, AUTHENTICATION_FAILED
-    999,  # KEEPER_EXCEPTION
-})  # fmt: skip
 
 
 class Inserter:
@@ -114,7 +99,7 @@ class Inserter:
                 return
             except (ClickHouseError, OSError) as error:
                 self._metrics.insert_failures.inc()
-                num_refusals += _is_refusal(error)
+                num_refusals += is_refusal(error)
                 logger.warning(
                     "insert failed segment=%s retry_s=%.1f error=%s",
                     segment.name, wait_s, first_line(error, max_chars=300),
@@ -191,10 +176,3 @@ class Inserter:
             return segment
         self._metrics.segments_quarantined.inc(len(isolated.poison))
         return self._log.part(segment, isolated)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether the store refused this segment."""
-    if not isinstance(error, DatabaseError):
-        return False
-    return error.code is not None and error.code not in TRANSIENT_CODES
