@@ -1,6 +1,7 @@
 """Finds the spans, log records and metric points that make the store refuse a whole segment.
 
-It halves the segment, its bodies, and then what a body holds, until what is refused is found.
+It halves the segment, its bodies, and then what a body holds, until what is refused is found. A
+segment that the store has too little memory for is divided in the same way.
 """
 
 from __future__ import annotations
@@ -60,6 +61,23 @@ def isolate(bodies: list[bytes], refusal: Callable[[list[bytes]], str | None]) -
         else:
             waiting += reversed(halves)
     return found
+
+
+def first_part(
+    bodies: list[bytes], fits: Callable[[list[bytes]], bool]
+) -> tuple[list[bytes], list[bytes]]:
+    """Return the part at the front that fits, found by halving, and the rest.
+
+    The rest is empty if everything fits, or if not even a single item does.
+    """
+    part: list[bytes] = bodies
+    rest: list[bytes] = []
+    while not fits(part):
+        halves = _halve(part)
+        if halves is None:
+            return bodies, []
+        part, rest = halves[0], halves[1] + rest
+    return part, rest
 
 
 def _halve(bodies: list[bytes]) -> tuple[list[bytes], list[bytes]] | None:

@@ -53,6 +53,7 @@ TRANSIENT_CODES = frozenset({
     497, 516,  # ACCESS_DENIED, AUTHENTICATION_FAILED
     999,  # KEEPER_EXCEPTION
 })  # fmt: skip
+OUT_OF_MEMORY_CODES = frozenset({173, 241})
 # STD_EXCEPTION (1001) is whatever the C++ library raises: these come from memory and files, others
 # may come from the data.
 _STORES_EXCEPTION = re.compile(
@@ -108,8 +109,27 @@ class CheckStore:
             return str(error)
         return None
 
+    def fits(self, segment: bytes) -> bool:
+        """Return whether the store has enough memory for a segment.
+
+        Raises:
+            ClickHouseError: If the store does not answer, or lacks something else.
+        """
+        try:
+            self.refusal(segment)
+        except DatabaseError as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
+
     def _drop(self) -> None:
         self._client.command(f"DROP DATABASE IF EXISTS {CHECK_DATABASE} SYNC")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the store had too little memory."""
+    return isinstance(error, DatabaseError) and error.code in OUT_OF_MEMORY_CODES
 
 
 def is_refusal(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
 from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
-from evenkeel_collector.log.isolation import MAX_CHECKS, isolate
+from evenkeel_collector.log.isolation import MAX_CHECKS, first_part, isolate
 from evenkeel_collector.log.repeats import mark, read_mark
 
 DIGEST = bytes(range(16))
@@ -131,3 +131,19 @@ def test_what_a_body_holds_besides_the_bad_is_kept_once(bad: list[str]) -> None:
     # Points keep the attributes of their resource.
     for one in pieces:
         assert (b"<point 0>" in one or b"<point 1>" in one) == (b"\n\x02of\x12\x01a" in one)
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        pytest.param(100, ["1", "2", "3", "4", "5"], id="all fits"),
+        pytest.param(3, ["1", "2"], id="a body fits"),
+        pytest.param(1, ["1"], id="a span fits"),
+        pytest.param(0, ["1", "2", "3", "4", "5"], id="nothing fits"),
+    ],
+)
+def test_the_first_part_that_fits_is_found_by_halving(room: int, expected: list[str]) -> None:
+    bodies = [body("1", "2"), body("3", "4", "5")]
+    part, rest = first_part(bodies, lambda some: len(names_in(some)) <= room)
+    assert names_in(part) == expected
+    assert names_in(part + rest) == ["1", "2", "3", "4", "5"]
