@@ -287,8 +287,15 @@ class Slo:
         """The time that the budget covers now, in words: the last 30d, this month."""
         if self.calendar is None:
             return f"the last {format_duration(self.scaled_period_s)}"
-        unit, count = self.calendar.unit.name.lower(), self.calendar.count
-        return f"this {unit}" if count == 1 else f"these {count} {unit}s"
+        return f"{'this' if self.calendar.count == 1 else 'these'} {self.calendar.words}"
+
+    @property
+    def period_words(self) -> str:
+        """The length of the period in words: 30d, a calendar month, 2 calendar weeks."""
+        if self.calendar is None:
+            return format_duration(self.scaled_period_s)
+        number, _, unit = self.calendar.words.rpartition(" ")
+        return f"{number or 'a'} calendar {unit}"
 
     @property
     def windows(self) -> tuple[AlertWindow, ...]:
