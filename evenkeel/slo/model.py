@@ -180,6 +180,12 @@ class Indicator:
         """The indicators to count: this one, or the members of a composite."""
         return self.members or (Member(self, Fraction(1)),)
 
+    @property
+    def shared_select(self) -> Mapping[str, str]:
+        """What it selects by single values; of a composite, what all members select."""
+        first, *others = (member.indicator.select for member in self.parts)
+        return {k: v for k, v in first.items() if all(each.get(k) == v for each in others)}
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
