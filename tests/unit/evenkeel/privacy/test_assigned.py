@@ -39,6 +39,31 @@ QUOTED: dict[str, Callable[[str, str], str]] = {
     "JSON in HTML": lambda name, value: html.escape(json.dumps({name: value})) + END,
     "JSON in a query": lambda name, value: f"/t?d={quote(json.dumps({name: value}))}&x={END}",
     "JSON, cut off": lambda name, value: json.dumps({name: value})[:-2],
+    "JSON in CSV": lambda name, value: f"1,{_in_csv(json.dumps({name: value, 'b': ''}))},{END}",
+    "JSON in JSON in CSV": lambda name, value: (
+        _in_csv(json.dumps([json.dumps({name: value})])) + END
+    ),
+    "JSON in CSV in CSV": lambda name, value: (
+        _in_csv("1," + _in_csv(json.dumps({name: value}))) + END
+    ),
+    "JSON in CSV in JSON": lambda name, value: (
+        json.dumps([_in_csv(json.dumps({name: value}))]) + END
+    ),
+    "JSON in CSV, cut off": lambda name, value: _in_csv(json.dumps({name: value}))[:-4],
+    "Python in SQL": lambda name, value: (
+        "'" + QUOTED["Python"](name, value).replace("'", "''") + "'"
+    ),
+}
+# Doubled or tripled quotes after a name without any: with a separator behind, they are empty.
+DOUBLED: dict[str, Callable[[str, str], str]] = {
+    "an assignment in CSV": lambda name, value: _in_csv(f'{name} = "{_escape(value)}"') + END,
+    "an assignment in SQL": lambda name, value: (
+        "'" + f"{name}='{_escape(value, quote=chr(39))}'".replace("'", "''") + f"'{END}"
+    ),
+    "three quotes": lambda name, value: f'{name} = """{_escape(value)}"""{END}',
+    "three single quotes": lambda name, value: (
+        f"{name} = '''{_escape(value, quote=chr(39))}'''{END}"
+    ),
 }
 JAVASCRIPT = "!~*'()"  # what encodeURIComponent keeps
 BARE: dict[str, Callable[[str, str], str]] = {
@@ -77,6 +102,10 @@ def _escape(value: str, quote: str = '"') -> str:
     return value.replace("\\", "\\\\").replace(quote, "\\" + quote)
 
 
+def _in_csv(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
 def redact(text: str) -> str:
     redacted = built_in(kind=RuleKind.SECRET).redact(
         text.encode(), RedactionTally(), may_drop=False
@@ -101,6 +130,15 @@ def test_a_quoted_value_is_gone_up_to_its_closing_quote(form: str, name: str, va
     redacted = redact(sent)
     assert MARK not in redacted
     assert (END in redacted) is (END in sent)
+
+
+@pytest.mark.parametrize("form", DOUBLED)
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NAMES), secrets(first="!#%*-=@^_~$("))
+def test_a_value_in_several_quotes_is_gone_up_to_as_many(form: str, name: str, value: str) -> None:
+    redacted = redact(DOUBLED[form](name, value))
+    assert MARK not in redacted
+    assert END in redacted
 
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
@@ -181,6 +219,16 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
         "http://[::1]:8080/@x and http://[2001:db8::1]/@x and http://[::1]:$PORT/@x",
         "http://localhost:$PORT/@vite/client and http://localhost:${PORT}/@vite/client",
         "http://127.0.0.1:{port}/@id/x",
+        'connect(user="ana", password="", host="db.example", note="")',
+        "connect(password='', host='db.example'); secret = ''.join(words1)",
+        'secret = "".join(secrets.choice(letters1) for _ in range(20))',
+        '<input name="password" password="" value="1"/><x password=""/>',
+        '1,"{""password"": """", ""user"": ""ana12345""}","x"',
+        '1,"{""password"": ""${DB_PASSWORD}"", ""secret"": null, ""api_key"": ""<key>""}"',
+        '"say ""password:"", then ""user name1:""","b12345"',
+        'a,"connect(password="""", host=""db1.example"")"',
+        '"""password""","""user name1"""',
+        'password = """\nuser = 1',
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
