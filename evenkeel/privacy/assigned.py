@@ -17,6 +17,8 @@ MIN_BYTES = 5
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
 # `secret=str(key)`; with a longer name, it may be a password with a bracket.
 SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
+# `user->password->expires_at`; with a digit, it may be a password.
+MEMBER = re.compile(rb"[A-Za-z_]++(?:[(.,;)=]|->|\Z)")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
@@ -48,7 +50,7 @@ PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
 # The part of a line in which the start of that string, or a tag, is searched.
 NUM_BYTES_BEFORE = 1024
 # In the rule's pattern, and a backslash before the quote behind the name.
-MAX_SEPARATOR_BYTES = 9
+MAX_SEPARATOR_BYTES = 11
 BYTES_PER_UNIT = 256
 
 
@@ -83,6 +85,8 @@ def find_assigned(
         while end > start and text[end - 1] in b".:],;&|(){}":
             end -= 1
         if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
+            return
+        if text[start - 2 : start] == b"->" and MEMBER.match(text, start, end):
             return
     budget.spend((end - start) // BYTES_PER_UNIT)
     value = text[start:end]
@@ -208,7 +212,7 @@ def _is_name_quoted(text: bytes, start: int, depth: int, quote: bytes) -> bool:
 def _before_separator(text: bytes, end: int, num_bytes: int) -> bytes:
     """Return so many bytes before the separator that ends at `end`, the name's quotes; or more."""
     first = max(0, end - num_bytes - MAX_SEPARATOR_BYTES)
-    return text[first:end].rstrip().rstrip(b":=>").rstrip()
+    return text[first:end].rstrip().rstrip(b":=><-!?+|.").rstrip()
 
 
 def _quotes(text: bytes, quote: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -164,6 +164,31 @@ def test_a_value_behind_a_name_in_quotes_is_gone_whatever_it_begins_with(before:
             assert "hunter2xyz" not in redact(text), text
 
 
+# What assigns a value, or compares it with one, in the languages of source code and configuration.
+OPERATORS = ["=", ":", ":=", "=>", "->", "?=", "+=", "<-", "::=", "||=", "??=", ".=", "?:"]
+COMPARISONS = ["==", "===", "!=", "!=="]
+
+
+@pytest.mark.parametrize("quote", ['"', "'", "`", '""', '"""', '\\"'])
+@pytest.mark.parametrize(
+    "operator", [*OPERATORS, *COMPARISONS, ": str =", ": &str =", "?: string ="]
+)
+def test_a_quoted_value_is_gone_whatever_assigns_it(operator: str, quote: str) -> None:
+    for space, name in itertools.product(
+        ["", " ", "  "], ["db_password", f"{quote}api_key{quote}"]
+    ):
+        text = f"{name}{space}{operator}{space}{quote}{{}}{quote} {END}"
+        for value in ("$1abc", "hunter22", "*hunter2xyz", "correct horse"):
+            assert redact(text.format(value)) == text.format("[credential]")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_value_without_quotes_is_gone_whatever_assigns_it(operator: str) -> None:
+    for space, value in itertools.product(["", " "], ["1abcd", "s3cret99", "x/8aQ2+7w3Jt5=="]):
+        text = f"DB_PASSWORD{space}{operator}{space}{{}} {END}"
+        assert redact(text.format(value)) == text.format("[credential]")
+
+
 @pytest.mark.parametrize("form", BARE)
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NAMES), secrets(first=""))
@@ -229,6 +254,17 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
         'a,"connect(password="""", host=""db1.example"")"',
         '"""password""","""user name1"""',
         'password = """\nuser = 1',
+        "user->password->hash(salt); secret->expires_at = 1; token->user.name; secret->size=12;",
+        "def read_password(path: Path) -> str: ...",
+        "password -> string, secret -> bytes",
+        "password += random.choice(letters); secret += chr(number)",
+        "if password == confirmation2 or password != old_password1: pass",
+        "password <- readline()",
+        "interface User { password?: string; api_key?: string | null }",
+        'password: string = "";  secret: str | None = null',
+        "password: str = Field(min_length=8)",
+        "password: str = os.environ['DB_PASSWORD1']",
+        "/reset-password?user=ana12345",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
