@@ -189,6 +189,41 @@ def test_a_value_without_quotes_is_gone_whatever_assigns_it(operator: str) -> No
         assert redact(text.format(value)) == text.format("[credential]")
 
 
+@pytest.mark.parametrize("quote", ["", '"', "'", "`", '""', "``"])
+@pytest.mark.parametrize(
+    ("text", "secret", "rule"),
+    [
+        ("pin=QSQ", "4711", "pin"),
+        ("QpinQ: QSQ", "4711", "pin"),
+        ("QpinQ => QSQ", "4711", "pin"),
+        ("pin := QSQ", "4711", "pin"),
+        ("Authorization: Bearer QSQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("QAuthorizationQ: QBearer SQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("QAuthorizationQ: Qtoken SQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("Authorization: Basic QSQ", "YW5hOndvbmRlcg==", "bearer"),
+        ("the secret key QSQ", "wJalrXUtnFEMI" + "/K7MDENG/bPxRfiCYAMPLEKEY12", "aws_secret"),
+        ("Qaws_secretQ: QSQ", "wJalrXUtnFEMI" + "/K7MDENG/bPxRfiCYAMPLEKEY12", "aws_secret"),
+    ],
+)
+def test_other_secrets_are_gone_in_any_quotes(
+    text: str, secret: str, rule: str, quote: str
+) -> None:
+    text = text.replace("Q", quote)
+    assert redact(text.replace("S", secret)) == text.replace("S", f"[{rule}]")
+
+
+def test_code_in_a_sentence_stays() -> None:
+    for text in (
+        "the `password` field, `token` and `api_key`: each a `string`",
+        "`password`: `str`, `secret`: ``bytes``, `pin`: `int`",
+        "set `password=` and `token=`, then `Bearer` and `Basic`",
+        "a `pin=` of `4` digits; the secret key `name`",
+        "password: `/run/secrets/db`, api_key: `$API_KEY` or `${API_KEY}`",
+        "use `password`, then `Authorization: Bearer <token>`",
+    ):
+        assert redact(text) == text
+
+
 @pytest.mark.parametrize("form", BARE)
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NAMES), secrets(first=""))
