@@ -16,6 +16,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from evenkeel import spans
 from evenkeel.embedding import Encoder, Vectors, load_encoder
 from evenkeel.spans import Status
+from evenkeel_runtime.adapter.vllm import find_beam_search
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest, Refusal
 from evenkeel_runtime.response_cache.audit import AuditLog
@@ -98,7 +99,7 @@ class Server:
             record_output=lambda run, output: 0,
             read_engine=lambda run, seen: None,
             find_times=lambda request_id: [],
-            find_beam_search=lambda request_id: None,
+            find_beam_search=find_beam_search,
         )
         self.hook = RequestHook(self.notebook, reader, "support")  # type: ignore[arg-type]
         self.model = Model()
