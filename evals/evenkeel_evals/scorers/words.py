@@ -34,6 +34,16 @@ def split_words(text: str) -> list[str]:
     return _split(_normalise(text, keeps_symbols=False))
 
 
+def matcher(reference: str) -> Callable[[str], bool]:
+    """Return a function that says whether a text is the reference, both normalised.
+
+    Symbols count if the reference has any: where it is "Paris", "Paris ✅" is right.
+    """
+    has_symbols = any(map(_is_symbol, _fold(reference)))
+    wanted = _normalise(reference, keeps_symbols=has_symbols)
+    return lambda text: _normalise(text, keeps_symbols=has_symbols) == wanted
+
+
 def finder(phrase: str) -> Callable[[str], bool]:
     """Return a function that says whether a text contains the words of a phrase, in this order.
 

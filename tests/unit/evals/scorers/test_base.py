@@ -43,6 +43,8 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ("normalised", "!=", "=", False),
         ("normalised", "==", "!=", False),
         ("normalised", "==", " == ", True),
+        ("normalised", "Paris", "Paris ✅", True),
+        ("normalised", "Paris", "✅", False),
         ("normalised", "👍", "👎", False),
         ("normalised", "👍", "👍\ufe0f", True),
         ("normalised", "👍", "", False),
