@@ -19,7 +19,7 @@ from evenkeel_runtime.ledger.cost import FloatArray
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.ledger.prices import PricedSteps
 from evenkeel_runtime.ledger.rivals import Rival, find_rivals
-from evenkeel_runtime.ledger.shares import awaited_columns, prefill_ratio, share_out
+from evenkeel_runtime.ledger.step_causes import awaited_columns, prefill_ratio, share_out
 from evenkeel_runtime.ledger.timeline import (
     BoolArray,
     EngineRequest,

@@ -16,8 +16,8 @@ from evenkeel_dashboard.frame.page import colours, selection
 from evenkeel_dashboard.pages.request.span_kinds import ATTRIBUTES, kind_of
 from evenkeel_dashboard.pages.request.trace_axis import axis_of, remark
 from evenkeel_dashboard.pages.request.trace_calls import CallView, gap_words, views_of
-from evenkeel_dashboard.pages.request.trace_rows import MAX_WORDS, lay_out, shown_data, summary
 from evenkeel_dashboard.pages.request.trace_tree import Trace, build_trace
+from evenkeel_dashboard.pages.request.waterfall import MAX_WORDS, lay_out, shown_data, summary
 
 _HERE = Path(__file__).parent
 _SCRIPT = Path(__file__).parents[2] / "draw" / "assets" / "trace.js"

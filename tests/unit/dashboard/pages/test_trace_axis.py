@@ -4,8 +4,8 @@ import pytest
 
 from evenkeel_dashboard.draw.appearance import LIGHT
 from evenkeel_dashboard.pages.request.trace_axis import Axis, axis_of, remark
-from evenkeel_dashboard.pages.request.trace_rows import MAX_WORDS, lay_out, shown_data
 from evenkeel_dashboard.pages.request.trace_tree import build_trace
+from evenkeel_dashboard.pages.request.waterfall import MAX_WORDS, lay_out, shown_data
 from tests.unit.dashboard.pages.trace_spans import MS, span
 
 CALL = span("call", start=0, duration=300, name="chat", attributes={"evenkeel.status": "ok"})

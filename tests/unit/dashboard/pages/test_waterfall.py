@@ -6,7 +6,8 @@ from evenkeel_dashboard.draw.appearance import LIGHT
 from evenkeel_dashboard.pages.request.span_kinds import Kind, kind_of
 from evenkeel_dashboard.pages.request.trace_axis import axis_of
 from evenkeel_dashboard.pages.request.trace_calls import gap_words, views_of
-from evenkeel_dashboard.pages.request.trace_rows import (
+from evenkeel_dashboard.pages.request.trace_tree import build_trace
+from evenkeel_dashboard.pages.request.waterfall import (
     Amounts,
     cost_words,
     folded,
@@ -16,7 +17,6 @@ from evenkeel_dashboard.pages.request.trace_rows import (
     title_of,
     tokens_words,
 )
-from evenkeel_dashboard.pages.request.trace_tree import build_trace
 from tests.unit.dashboard.pages.trace_spans import span
 
 OUR_STATUS = {"evenkeel.status": "ok"}
