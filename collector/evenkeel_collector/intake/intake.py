@@ -16,11 +16,13 @@ from google.rpc import code_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
+from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
-from evenkeel_collector.intake.signals import JSON, Parser, Signal
+from evenkeel_collector.intake.signals import Parser, Signal
 from evenkeel_collector.log.repeats import digest_of
+from evenkeel_collector.log.seal_policy import NeverFitsError
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 from evenkeel_collector.ports.access import (
     Access,
@@ -31,7 +33,7 @@ from evenkeel_collector.ports.access import (
 )
 from evenkeel_collector.ports.body import MediaTypeError
 from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
-from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
+from evenkeel_collector.ports.memory_budget import BusyError, Lease, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import RateLimitedError, TenantMeter
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -42,9 +44,6 @@ T = TypeVar("T")
 RETRY_AFTER_S = 1
 # Parsing this much delays other senders by about a millisecond; JSON by a little more.
 INLINE_BYTES = 512 << 10
-# Most memory, in bytes, that parsing takes per byte of body.
-MEMORY_FACTORS = {JSON: 10}
-DEFAULT_MEMORY_FACTOR = 3
 # A refusal quotes the sender's data.
 MAX_MESSAGE = 500
 
@@ -64,6 +63,8 @@ REFUSALS: Mapping[type[Exception], RefusalCodes] = {
     UnauthenticatedError: RefusalCodes("unauthenticated", 401, code_pb2.UNAUTHENTICATED),
     ForbiddenError: RefusalCodes("forbidden", 403, code_pb2.PERMISSION_DENIED),
     TooLargeError: RefusalCodes("too_large", 413, code_pb2.RESOURCE_EXHAUSTED),
+    TooManyError: RefusalCodes("too_many", 413, code_pb2.RESOURCE_EXHAUSTED),
+    NeverFitsError: RefusalCodes("too_large", 413, code_pb2.RESOURCE_EXHAUSTED),
     MediaTypeError: RefusalCodes("content_type", 415, code_pb2.INVALID_ARGUMENT),
     RateLimitedError: RefusalCodes("rate", 429, code_pb2.RESOURCE_EXHAUSTED),
     LogFullError: RefusalCodes("log_full", 503, code_pb2.UNAVAILABLE),
@@ -99,19 +100,32 @@ class Intake:
         return self.access.check(secret_of(headers), AccessScope.INGEST)
 
     async def take(
-        self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
+        self,
+        signal: Signal,
+        media_type: str,
+        body: bytes,
+        tenant: str | None,
+        transport: str,
+        lease: Lease | None = None,
     ) -> None:
         """Return once a decompressed body is on disk, from this or an earlier identical request.
 
         Raises:
             MalformedError: If it is not valid.
+            TooManyError: If it holds more than any sender sends.
             TooLargeError: If it exceeds the tenant's size limit.
+            BusyError: If the lease has no room for what parsing takes.
             RateLimitedError: If the tenant has exceeded its rate limit.
             LogFullError: If the log has no room; the sender may retry.
             LogWriteError: If the disk refused; the sender may retry.
+            NeverFitsError: If what the log keeps of it exceeds the log's limits.
         """
         self.meter.admit(tenant, len(body))
         is_small = len(body) <= INLINE_BYTES
+        weight = await _call(is_small, signal.weigh, media_type, body)
+        if lease is not None:
+            lease.grow(weight.memory_bytes)
+        is_small = is_small and weight.is_light
         digest = await _call(is_small, digest_of, signal.path, tenant, body)
         while (twin := self.in_hand.get(digest)) is not None:
             await asyncio.wait([twin])
@@ -140,11 +154,12 @@ class Intake:
 
         Raises:
             MalformedError: If it cannot be read.
+            TooManyError: If it would hold too much once read.
             OverBudgetError: If it takes longer to redact than this pipeline has time for.
         """
         try:
             return parse(body, pipeline, tenant)
-        except (MalformedError, OverBudgetError):
+        except (MalformedError, TooManyError, OverBudgetError):
             raise
         except Exception as error:
             # Without its message, which may quote the sender's data.
@@ -166,6 +181,7 @@ class Intake:
             checked = await asyncio.get_running_loop().run_in_executor(
                 self.slow_lane, check, self.pipeline
             )
+        self.log.limits.check(len(checked.payload))
         await self.accept(checked, transport, digest)
 
     async def accept(self, body: CheckedBody, transport: str, digest: bytes | None = None) -> None:

@@ -23,7 +23,7 @@ from evenkeel_collector.intake.canonical import (
     serialize,
 )
 from evenkeel_collector.intake.event_spans import calls_of, may_hold_calls
-from evenkeel_collector.intake.otlp_json import items_of, read_document, rewrite_ids
+from evenkeel_collector.intake.otlp_json import fill, items_of, read_document, rewrite_ids
 
 # ResourceLogs is field 1 of the request, as ResourceSpans is of a segment. There it is 1006.
 REQUEST_TAG = b"\x0a"
@@ -66,7 +66,7 @@ def check_logs_json(
             for scope_logs in items_of(resource_logs, "scopeLogs", "scope_logs"):
                 for record in items_of(scope_logs, "logRecords", "log_records"):
                     rewrite_ids(record)
-        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+        fill(message, document)
         payload = flatten_message(LOGS_REQUEST, message, finish)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"not an OTLP {LOGS_REQUEST.name}: {error}") from error
