@@ -129,7 +129,7 @@ def observe(session: Session, place: int) -> Observation:
     )  # fmt: skip
     if session.naming == "header":
         header = HEADERS[number % len(HEADERS)].encode()
-        seen.session_id = read_headers([(header, f"id-{number}".encode())]).caller.session_id
+        seen.session_id = read_headers([(header, f"id-{number}".encode())]).session_id
     elif session.naming == "trace":
         trace = bytes.fromhex(turn.work.trace_id)
         seen.parent = TraceParent(trace, turn.work.end_ns.to_bytes(8, "big"), 1)

@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         flag_prefix: Prefix of its flags in commands that take several sections.
     """
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     section: ClassVar[str]
     flag_prefix: ClassVar[str] = ""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from bisect import bisect_left
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,8 +20,8 @@ def read_toml(path: Path, flag: str = "", is_empty_wrong: bool = False) -> dict[
     """Return the file's content.
 
     Raises:
-        ConfigurationError: If it cannot be read, is not TOML, or is wrongly empty; names the file
-            and the flag.
+        ConfigurationError: If it cannot be read, is not TOML, is wrongly empty, or holds a number
+            that is not finite; names the file and the flag.
     """
     text = _text(path, flag)
     content = _parse(text, path, flag)
@@ -94,11 +95,35 @@ def _text(path: Path, flag: str) -> str:
 
 def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
+        infinite = _find_infinite(content)
     except RecursionError as error:
         raise ConfigurationError(f"{_named(path, flag)} is nested too deeply") from error
     except ValueError as error:  # Not TOML, or a number of thousands of digits.
         raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
+    if infinite is not None:
+        at, number = infinite
+        key = ".".join(str(part) for part in at)
+        raise ConfigurationError(
+            f"{_named(path, flag, line_of(text, at))}: {key} is {number}, expected a finite number"
+        )
+    return content
+
+
+def _find_infinite(content: Any) -> tuple[tuple[str | int, ...], float] | None:
+    """Return the location and value of a number that is infinite or not a number, if any."""
+    if isinstance(content, float):
+        return None if math.isfinite(content) else ((), content)
+    parts: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(content, dict):
+        parts = content.items()
+    elif isinstance(content, list):
+        parts = enumerate(content)
+    for key, value in parts:
+        found = _find_infinite(value)
+        if found is not None:
+            return (key, *found[0]), found[1]
+    return None
 
 
 def line_of(text: str, at: Sequence[str | int]) -> int:

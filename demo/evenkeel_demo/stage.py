@@ -29,7 +29,7 @@ from evenkeel_demo import parts, report
 from evenkeel_demo.comparison import EvalProcess
 from evenkeel_demo.parts import DemoLocation, Endpoints, Ports
 from evenkeel_demo.questions import read_popular, read_questions
-from evenkeel_demo.receiver import WebhookReceiver
+from evenkeel_demo.receiver import ReceivedAlert, WebhookReceiver
 from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
 from evenkeel_demo.traffic import DemoPhase, Rates, Traffic
@@ -215,6 +215,7 @@ class _Stage:
         self.since = datetime.now(UTC)
         self.began_s = time.monotonic()
         self._phase = DemoPhase.HEALTHY
+        self._told: tuple[ReceivedAlert, ...] = ()
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began_s
@@ -232,6 +233,8 @@ class _Stage:
                         await self.comparison.advance()
                     self.screen.draw(self._frame())
         finally:
+            # What stopping causes is not part of the story.
+            self._told = tuple(self.receiver.notifications)
             traffic.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await traffic
@@ -301,7 +304,7 @@ class _Stage:
             "phases": report.describe_chats(counters),
             "alerts": [
                 {"status": n.status, "slo": n.name, "severity": n.severity, "summary": n.summary}
-                for n in self.receiver.notifications
+                for n in self._told
             ],
             "comparison": self.comparison.result,
             "comparison_summary": self.comparison.summary,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.prices.cost import price_at
 from evenkeel.prices.engine_time import CHARGED, ENGINE_KINDS, EngineTime
 from evenkeel.prices.price_file import IdleShare, PriceFile
 
@@ -77,7 +78,7 @@ def charges(
         per: hour, day or month.
     """
     extra = [each for each in times if each.kind != CHARGED and each.cost]
-    spread = _spread(rows, extra)
+    spread = _spread(rows, extra, prices)
     found = [
         Charge(
             USAGE,
@@ -99,7 +100,7 @@ def charges(
     paid = {(row["period"], row["model"]) for row in rows if float(row["cost"])}
     for each in extra:
         cost = each.cost or 0.0
-        is_spread = _is_spread(each) and any(_is_of(each, *key) for key in paid)
+        is_spread = _is_spread(each) and any(_pays(each, prices, *key) for key in paid)
         found.append(
             Charge(
                 OVERHEAD, each.period, _end(each.period, per), "", each.model, "", "", "", "", "",
@@ -114,7 +115,7 @@ def charges(
 
 
 def _spread(
-    rows: Sequence[Mapping[str, Any]], extra: Sequence[EngineTime]
+    rows: Sequence[Mapping[str, Any]], extra: Sequence[EngineTime], prices: PriceFile
 ) -> Mapping[tuple[Any, str], float]:
     """Return by period and model what comes on top of a request's cost, as a share of it."""
     total: dict[tuple[Any, str], float] = defaultdict(float)
@@ -124,7 +125,7 @@ def _spread(
     for each in extra:
         if not _is_spread(each):
             continue
-        payers = [key for key, cost in total.items() if cost and _is_of(each, *key)]
+        payers = [key for key, cost in total.items() if cost and _pays(each, prices, *key)]
         paid = sum(total[key] for key in payers)
         for key in payers:
             share[key] += (each.cost or 0.0) / paid
@@ -135,9 +136,16 @@ def _is_spread(each: EngineTime) -> bool:
     return each.price is not None and each.price.idle is IdleShare.SPREAD
 
 
-def _is_of(each: EngineTime, period: dt.datetime, model: str) -> bool:
-    is_then = period.replace(tzinfo=dt.UTC) == each.period
-    return is_then and each.price is not None and each.price.matches(model)
+def _pays(each: EngineTime, prices: PriceFile, period: dt.datetime, model: str) -> bool:
+    """Return whether requests of a model are priced by the engine price of the engine time."""
+    begin = period.replace(tzinfo=dt.UTC)
+    if each.price is None or begin != each.period or each.model not in ("", model):
+        return False
+    at = max(begin, each.price.valid_from or begin)
+    return (
+        price_at(prices.model, model, at) is None
+        and price_at(prices.engine, model, at) == each.price
+    )
 
 
 def _end(begin: dt.datetime, per: str) -> dt.datetime:

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from evenkeel.privacy.assigned import find_assigned
 from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.numbers import (
     DIGITS,
@@ -98,42 +99,25 @@ def find_opaque(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tup
 
 # Enough of a value to recognise it; a multiple of 4, as in base64.
 MAX_OPAQUE_BYTES = 4096
-NOT_A_SECRET = frozenset(
-    b"none null true false undefined required optional missing invalid changeme redacted hidden "
-    b"empty string password secret".split()
-)
-CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
-PLACEHOLDER = re.compile(rb"\$[A-Za-z_]|%[a-z]|[.~]{0,2}/")
-# Base64 keys may start with a slash like paths, but run longer without a dot or a dash.
-BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
-WEAK_NAME = re.compile(rb"(?i)(?:\A|[^a-z_-])token[^a-z0-9]{1,8}\Z")
-MIN_WEAK_BYTES = 12
+DOT = ord(".")
 
 
-def find_assigned(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield the value of `password = …` if it is a literal: quoted, or with a digit or symbol."""
-    is_quoted = text[start - 1] in b"\"'"
-    while end > start and text[end - 1] in b".:]" and not is_quoted:
-        end -= 1
-    value = text[start:end]
-    if len(value) < 5 or value.lower() in NOT_A_SECRET:
+def find_url_password(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
+    """Yield the password of `scheme://user:password@host` unless it is a port and a path."""
+    has_user = not text.endswith(b"://:", 0, start)
+    if has_user and PORT.match(text, start, end):
         return
-    if PLACEHOLDER.match(value) and not BASE64_KEY.fullmatch(value):
-        return
-    if not is_quoted and CODE.match(value):
-        return
-    if not any(byte in WORD and byte != 95 for byte in value):
-        return
-    if WEAK_NAME.search(text, max(0, start - 16), start) and (
-        len(value) < MIN_WEAK_BYTES or value.isdigit() or not any(c in DIGITS for c in value)
-    ):
-        return
-    is_direct = text[start - 1] in b"=\"'"
-    if is_direct or not re.fullmatch(rb"[A-Za-z]+(?:-[a-z]+)*", value):
+    host = text.rfind(b"://[", max(0, start - MAX_USER_BYTES), start)
+    if host < 0 or not IPV6_HOST.match(text, host + 3, end):
         yield start, end
 
 
-DOT = ord(".")
+# `https://example.com:8443/@ana`, `http://localhost:$PORT/@vite/client`
+PORT = re.compile(rb"(?:[0-9]*|\$[A-Za-z_]\w*|\$?\{\w+\})[/?#]")
+# `http://[::1]:8080/@ana`
+IPV6_HOST = re.compile(rb"\[[0-9A-Fa-f:.]+\](?::" + PORT.pattern + rb"|[/?#])")
+# The longest user in the rule's pattern, and what surrounds it.
+MAX_USER_BYTES = 84
 
 
 def find_ip(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
@@ -158,4 +142,5 @@ CHECKS: Mapping[str, Check] = {
     "key": find_key,
     "opaque": find_opaque,
     "social_security": find_social_security,
+    "url_password": find_url_password,
 }

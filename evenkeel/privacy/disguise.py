@@ -22,7 +22,7 @@ from evenkeel.privacy.budget import CpuBudget
 DISGUISED = (
     r"%[0-9A-Fa-f]{2}"
     r"|\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|/)"
-    r"|&(?:#[0-9xX]|commat;)"
+    r"|&(?:#[0-9xX]|commat;|quot;|apos;|[lg]t;)"
     r"|(?:\xc2\xa0|\xe2\x80[\x80-\x93\xaf])[0-9]"
     r"|(?:\xc2\xad|\xe2\x80[\x8b-\x8f])[0-9A-Za-z@.]"
     r"|\xef\xbc[\x90-\x99\xa0]"

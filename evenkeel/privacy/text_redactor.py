@@ -288,16 +288,20 @@ def _build(rule: ValueRule, priority: int) -> _Matcher:
 
 
 def _match(matcher: _Matcher, part: bytes, budget: CpuBudget) -> Iterator[tuple[int, int]]:
+    covered = 0
     for match in matcher.pattern.finditer(part):
         budget.spend()
         first, last = match.span(matcher.secret_group)
         if first < 0:  # an alternative of the pattern without the group
             first, last = match.span()
+        if first < covered:  # a check may extend a match
+            continue
         spans: Iterable[tuple[int, int]] = [(first, last)]
         if matcher.check is not None:
             spans = matcher.check(part, first, last, budget)
         for start, end in spans:
             if start < end:
+                covered = end
                 yield _snap(part, start, end)
 
 

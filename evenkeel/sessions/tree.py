@@ -36,7 +36,8 @@ def grow(works: Sequence[Work]) -> list[Node]:
 
     A parent holds what lies within its time; a child that goes on after its parent has ended
     belongs to the parent's parent. A cycle among parents is cut: its work has no parent. Work whose
-    parent is not among it belongs to the agent of its trace that began last before it and holds it.
+    parent is not among it belongs to the agent of its trace that began last before it and holds it,
+    unless it called this agent.
     """
     nodes = [Node(work) for work in works]
     by_id = {node.work.id: node for node in nodes if node.work.id}
@@ -44,6 +45,8 @@ def grow(works: Sequence[Work]) -> list[Node]:
     parents = dict(zip(map(id, nodes), wanted, strict=True))
     in_cycle = _find_cycles(nodes, parents)
     frames = _Frames([node for node in nodes if node.work.kind is Kind.AGENT])
+    chosen: dict[int, Node | None] = {}
+    guessed: set[int] = set()
     for node in nodes:
         parent = None if id(node) in in_cycle else parents[id(node)]
         steps = 0
@@ -54,7 +57,13 @@ def grow(works: Sequence[Work]) -> list[Node]:
                 parent = None
         if parent is None and _is_parent_unknown(node, by_id) and id(node) not in in_cycle:
             parent = frames.find(node)
-        if parent is not None and parent is not node:
+            guessed.add(id(node))
+        chosen[id(node)] = parent if parent is not node else None
+    # Times are tolerant: an agent may hold work that it was called by.
+    wrong = guessed & _find_cycles(nodes, chosen)
+    for node in nodes:
+        parent = chosen[id(node)]
+        if parent is not None and id(node) not in wrong:
             node.parent = parent
             parent.children.append(node)
     return nodes

@@ -75,6 +75,10 @@ class Calendar:
         first = _first_day(self.unit, today)
         return self._moment_ns(datetime.combine(first, time()))
 
+    def end_ns(self, now_ns: int) -> int:
+        """Return the end of the period that contains `now_ns`, where the next one begins."""
+        return self.start_ns(self.start_ns(now_ns) + int(self.longest_s * 10**9))
+
     def _start_from(self, start: datetime, now_ns: int) -> int:
         today = to_datetime(now_ns, self.zone).date()
         if self.unit in _MONTHS:

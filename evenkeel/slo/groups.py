@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenkeel.slo.model import SELECTOR_COLUMNS, Group, Indicator, Member, Slo
-from evenkeel.slo.query import filter_parameters
+from evenkeel.slo.model import Group, Indicator, Member, Slo
+from evenkeel.slo.query import selection_parameters
 
 _HERE = Path(__file__).parent
 Read = Callable[[Path, dict[str, Any]], Sequence[Mapping[str, Any]]]
@@ -78,8 +78,7 @@ def read_groups(
             "columns": list(grouping.columns),
             "from_s": from_ns // width_ns * width_ns // 10**9,
             "to_s": to_ns // 10**9,
-            **{name: indicator.select.get(name, "") for name in SELECTOR_COLUMNS},
-            **filter_parameters(indicator),
+            **selection_parameters(indicator),
             "known": [_SEPARATOR.join(values) for values in known],
             "separator": _SEPARATOR,
             "longest": LONGEST_VALUE,

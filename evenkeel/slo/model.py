@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
+from evenkeel.durations import format_duration
 from evenkeel.slo.arithmetic import (
     AlertWindow,
     Counts,
@@ -280,6 +281,14 @@ class Slo:
     def scaled_period_s(self) -> Fraction:
         """The period as evaluated."""
         return self.period_s * self.scale
+
+    @property
+    def current_period(self) -> str:
+        """The time that the budget covers now, in words: the last 30d, this month."""
+        if self.calendar is None:
+            return f"the last {format_duration(self.scaled_period_s)}"
+        unit, count = self.calendar.unit.name.lower(), self.calendar.count
+        return f"this {unit}" if count == 1 else f"these {count} {unit}s"
 
     @property
     def windows(self) -> tuple[AlertWindow, ...]:

@@ -121,6 +121,13 @@ def filter_parameters(indicator: Indicator) -> dict[str, object]:
     return {key: value for key, value in _flat_filters([indicator]).items() if key != "filter_slo"}
 
 
+def selection_parameters(indicator: Indicator) -> dict[str, object]:
+    """Return one indicator's selection, as parameters of a query for that indicator only."""
+    # '' selects everything: a selector is never an empty string.
+    select = {column: indicator.select.get(column, "") for column in SELECTOR_COLUMNS}
+    return {**select, **filter_parameters(indicator)}
+
+
 def status_ranges(indicator: Indicator) -> list[list[int]]:
     """Return how HTTP statuses count, each as [first, last, TREATMENT_NUMBERS]."""
     return [
@@ -154,10 +161,8 @@ def feedback_parameters(
 
 def cost_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
     """Return the parameters of the query `slo_cost_counts`."""
-    select = part.indicator.select
     return {
-        **{column: select.get(column, "") for column in SELECTOR_COLUMNS},
-        **filter_parameters(part.indicator),
+        **selection_parameters(part.indicator),
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
         "width_ns": part.width_ns,

@@ -9,6 +9,8 @@ from enum import StrEnum
 import re2
 
 LEAST_STATUS, MOST_STATUS = 100, 599
+# Only the page Explore filters by these columns.
+EXPLORED = ("route", "engine")
 
 
 class SelectOperator(StrEnum):
@@ -77,6 +79,18 @@ def selection_text(select: Mapping[str, str], filters: Iterable[Filter]) -> str:
     """Return a selection as readable text; '' if it selects everything."""
     values = [f"{name}={value}" for name, value in select.items()]
     return ", ".join([*values, *map(str, filters)])
+
+
+def page_filters(select: Mapping[str, str]) -> dict[str, str]:
+    """Return a selection of single values as the parameters of the dashboard's pages.
+
+    They filter by a prompt's version, `name@version`, and Explore also by route and engine; what
+    they cannot filter by is left out.
+    """
+    filters = {name: select[name] for name in ("model", "tenant", "slo_class") if name in select}
+    if {"prompt_name", "prompt_version"} <= select.keys():
+        filters["prompt"] = f"{select['prompt_name']}@{select['prompt_version']}"
+    return filters | {name: select[name] for name in EXPLORED if name in select}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,25 @@ class ResolvedAddress:
     port: int | None
 
 
+# All public IPv6 addresses (RFC 4291); others are special, or obsolete forms of IPv4 addresses.
+_PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# Public by its number, but Azure answers it to its own machines only.
+_AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")
+
+
 def is_inside(address: str) -> bool:
     """Return whether an address is not public; IPv4 addresses within IPv6 are checked, too."""
     ip = ipaddress.ip_address(address.split("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
+        if inner is None and ip in _NAT64:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_inside(str(inner))
-    return not ip.is_global or ip.is_multicast
+        if ip not in _PUBLIC_IPV6:
+            return True
+    return not ip.is_global or ip.is_multicast or ip == _AZURE_PLATFORM
 
 
 async def find_target(

@@ -17,14 +17,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clickhouse_connect.driver.exceptions import ClickHouseError
-
 from evenkeel import conventions
 from evenkeel.errors import first_line
 from evenkeel.store import read_query
 from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
 from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
-from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -148,7 +145,8 @@ class CallSettler:
                 while ripe:
                     await self._settle(ripe[:MAX_TOGETHER])
                     del ripe[:MAX_TOGETHER]
-            except (ClickHouseError, OSError, LogFullError, LogWriteError) as error:
+            except Exception as error:
+                # Mostly a store or log that refuses; nothing may end this task.
                 logger.warning(
                     "cannot settle calls known only from events, trying again calls=%d error=%s",
                     len(ripe), first_line(error, max_chars=300),

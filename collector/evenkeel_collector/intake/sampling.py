@@ -206,7 +206,8 @@ class Sampler:
         Request spans (those with `evenkeel.status`) that carry detail get
         `evenkeel.detail_probability` and `evenkeel.detail_decision`; spans that already have them
         are unchanged. `evenkeel.sample_weight` is set from `ot=th` unless the sender set one that
-        is not 1. With probability 1 only the latter happens.
+        is not 1, also on spans of other instrumentation, which may be requests. With probability
+        1 only this happens.
 
         Returns:
             Number of requests by reason.
@@ -232,12 +233,17 @@ class Sampler:
                     attributes.setdefault(key, getattr(pair.value, kind))
             elif key.startswith(DETAIL_PREFIXES):
                 detail.append(index)
-        if spans.STATUS not in attributes or DETAIL_PROBABILITY in attributes:
+        if spans.STATUS not in attributes:
+            # Perhaps a request that another instrumentation traced; it has no detail.
+            if span.trace_state:  # Most have none.
+                threshold = read_trace_state(span.trace_state, span.trace_id)[1]
+                _set_weight(span, attributes, SCALE / (SCALE - threshold))
+            return None
+        if DETAIL_PROBABILITY in attributes:
             return None
         events = [i for i, e in enumerate(span.events) if e.name.startswith(DETAIL_PREFIXES)]
         decision = self.decide(SampledRequest(span.trace_id, span.trace_state, attributes))
-        if decision.sample_weight != 1 and attributes.get(spans.SAMPLE_WEIGHT, 1) == 1:
-            _set(span, spans.SAMPLE_WEIGHT).double_value = decision.sample_weight
+        _set_weight(span, attributes, decision.sample_weight)
         if not self.threshold or not (detail or events):
             return None
         if not decision.is_kept:
@@ -281,6 +287,11 @@ def read_trace_state(trace_state: str, trace_id: bytes) -> tuple[int | None, int
     if randomness is None or randomness < threshold:
         threshold = 0
     return randomness, threshold
+
+
+def _set_weight(span: Any, attributes: Mapping[str, str | float], weight: float) -> None:
+    if weight != 1 and attributes.get(spans.SAMPLE_WEIGHT, 1) == 1:
+        _set(span, spans.SAMPLE_WEIGHT).double_value = weight
 
 
 def _set(span: Any, key: str) -> Any:

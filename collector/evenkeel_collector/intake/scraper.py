@@ -76,13 +76,23 @@ class Scraper:
         targets: The endpoints.
         interval_s: Time between two scrapes.
         intake: Takes the points, through the log like everything else.
+        transport: Connects to the targets; None for the network.
     """
 
-    def __init__(self, targets: list[ScrapeTarget], interval_s: float, intake: Intake) -> None:
+    def __init__(
+        self,
+        targets: list[ScrapeTarget],
+        interval_s: float,
+        intake: Intake,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         self._interval_s = interval_s
         self._intake = intake
         self._client = httpx.AsyncClient(
-            timeout=min(interval_s, MAX_TIMEOUT_S), follow_redirects=False, trust_env=False
+            timeout=min(interval_s, MAX_TIMEOUT_S),
+            follow_redirects=False,
+            trust_env=False,
+            transport=transport,
         )
         self._tasks = [asyncio.create_task(self._run(target)) for target in targets]
 
@@ -107,19 +117,19 @@ class Scraper:
 
     async def _scrape(self, target: ScrapeTarget, was_up: bool) -> bool:
         time_ns = time.time_ns()
-        points: list[Point] = []
-        reason = None
+        is_up = True
         try:
             text = await self._read(target)
-            points = await asyncio.to_thread(self._read_points, text, time_ns)
-        except (httpx.HTTPError, ValueError) as error:
-            reason = first_line(error)
+            body = await asyncio.to_thread(self._read_body, text, time_ns, target)
+        except Exception as error:
+            # Whatever a page does to the parser must not end the scraping of its target.
+            is_up = False
+            body = _body(target, [Point(UP, time_ns, GAUGE, value=0.0)])
             if was_up:
-                logger.warning("cannot scrape target=%s error=%s", target.instance, reason)
-        points.append(Point(UP, time_ns, GAUGE, value=0.0 if reason else 1.0))
-        resource = {"service.name": target.service, "service.instance.id": target.instance}
-        body = CheckedBody(encode_points([(resource, points)]), num_points=len(points))
-        result = "failed" if reason else "ok"
+                logger.warning(
+                    "cannot scrape target=%s error=%s", target.instance, first_line(error)
+                )
+        result = "ok" if is_up else "failed"
         try:
             await self._intake.accept(body, TRANSPORT)
         except (LogFullError, LogWriteError) as error:
@@ -127,10 +137,11 @@ class Scraper:
             self._intake.count_rejected(TRANSPORT, error)
             result = "dropped"
         self._intake.metrics.scrapes.labels(target.instance, result).inc()
-        return reason is None
+        return is_up
 
-    def _read_points(self, text: str, time_ns: int) -> list[Point]:
-        return self._intake.pipeline.redact_points(read_page(text, time_ns))
+    def _read_body(self, text: str, time_ns: int, target: ScrapeTarget) -> CheckedBody:
+        points = self._intake.pipeline.redact_points(read_page(text, time_ns))
+        return _body(target, [*points, Point(UP, time_ns, GAUGE, value=1.0)])
 
     async def _read(self, target: ScrapeTarget) -> str:
         chunks: list[bytes] = []
@@ -145,3 +156,8 @@ class Scraper:
                     raise ValueError(f"the page is larger than {MAX_PAGE_BYTES} bytes")
                 chunks.append(chunk)
         return b"".join(chunks).decode("utf-8", errors="replace")
+
+
+def _body(target: ScrapeTarget, points: list[Point]) -> CheckedBody:
+    resource = {"service.name": target.service, "service.instance.id": target.instance}
+    return CheckedBody(encode_points([(resource, points)]), num_points=len(points))

@@ -1,4 +1,5 @@
--- What one evaluation run compared, and its own verdict.
+-- What one evaluation run compared, and its own verdict. Gates with a tenant are those of a sender
+-- with a tenant's token, which has no say in what is promoted.
 SELECT
     countIf(isNotNull(gate)) AS num_gates,
     groupUniqArrayIf(attributes['evenkeel.eval.run_verdict'],
@@ -8,4 +9,4 @@ SELECT
     groupUniqArrayIf(attributes['evenkeel.eval.candidate_text'],
         attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts
 FROM evenkeel.eval_results
-WHERE kind = 'gate' AND run_id = {run_id:String}
+WHERE kind = 'gate' AND run_id = {run_id:String} AND attributes['evenkeel.tenant'] = ''

@@ -18,7 +18,7 @@ from evenkeel_collector.store.sql import quote
 NOTHING = "0"
 # A table's tenant expression, if retention does not define it.
 TENANT_OF: Mapping[str, str] = {
-    **{name: table.tenant for name, table in TABLES.items()},
+    **{name: table.tenant for name, table in TABLES.items() if table.tenant is not None},
     "slo_status": "selector['tenant']",
     "alert_history": "labels['tenant']",
 }

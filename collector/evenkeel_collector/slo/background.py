@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.change_points import ChangePoint, find_changes
 from evenkeel.slo.model import Slo
-from evenkeel.slo.query import Span
+from evenkeel.slo.query import Span, selection_parameters
 from evenkeel.times import rfc3339
 from evenkeel_collector.slo.store import SloStore
 
@@ -20,6 +21,7 @@ _DAY_NS = 86400 * 10**9
 _MIN_EFFECT_RATIO = 0.1
 _MOST_MINUTES = 720
 _NUM_COHORTS = 3
+_VERSION = "prompt_version"
 _MOST_GATES = 8
 # The baseline of a window is the time before it: this many times as long, at least an hour.
 _BASELINE_WINDOWS = 6
@@ -40,7 +42,7 @@ def read_background(
     start_ns = max(from_ns - before_ns, to_ns - _MOST_MINUTES * MINUTE_NS)
     minutes = store.evidence(_HERE / "slo_minutes.sql", slo, start_ns, to_ns)
     yield "change_point", nearest_change(minutes, from_ns)
-    yield "eval_verdict", _eval_verdict(to_ns, store)
+    yield "eval_verdict", _eval_verdict(slo, to_ns, store)
     yield from what_changed(slo, to_ns, store)
 
 
@@ -54,7 +56,7 @@ def what_changed(slo: Slo, to_ns: int, store: SloStore) -> Iterator[tuple[str, s
     try:
         # Both scan a day of spans and may time out; the other facts must not depend on them.
         yield "last_deploy", _last_deploy(slo, to_ns, store)
-        yield "control_action", _control_action(to_ns, store)
+        yield "control_action", _control_action(slo, to_ns, store)
     except StoreError as error:
         yield "evidence", f"incomplete: {error}"
 
@@ -108,49 +110,66 @@ def nearest_change(minutes: Sequence[Mapping[str, Any]], fired_from_ns: int) -> 
 
 
 def _prompt_change(slo: Slo, to_ns: int, store: SloStore) -> str | None:
-    span = Span(to_ns - 7 * _DAY_NS, to_ns)
-    for row in store.read(
-        _HERE / "prompt_changes.sql",
-        {
-            "from_ns": span.from_ns,
-            "to_ns": span.to_ns,
-            "model": slo.indicator.select.get("model", ""),
-        },
-    ):
-        if row["before"]:
-            return (
-                f"{row['prompt_name']} went from {row['before']} to {row['prompt_version']} at "
-                f"{rfc3339(row['first_ns'])}"
-            )
-    return None
+    row = _newest(_HERE / "prompt_changes.sql", slo, Span(to_ns - 7 * _DAY_NS, to_ns), store)
+    if row is None:
+        return None
+    return (
+        f"{row['prompt_name']} went from {row['before']} to {row['prompt_version']} at "
+        f"{rfc3339(row['first_ns'])}"
+    )
 
 
 def _last_deploy(slo: Slo, to_ns: int, store: SloStore) -> str | None:
-    span = {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns}
-    model = slo.indicator.select.get("model", "")
-    for row in store.read(_HERE / "deploys.sql", {**span, "model": model}):
-        where = f" on {row['host']}" if row["host"] else ""
-        version = f", version {row['version']}" if row["version"] else ""
-        is_new = row["version"] and row["before"] and row["version"] != row["before"]
-        before = f" (before: {row['before']})" if is_new else ""
-        at = rfc3339(row["first_ns"])
-        return f"{row['service']}: a new instance{where}{version}{before} at {at}"
-    return None
+    row = _newest(_HERE / "deploys.sql", slo, Span(to_ns - _DAY_NS, to_ns), store)
+    if row is None:
+        return None
+    where = f" on {row['host']}" if row["host"] else ""
+    version = f", version {row['version']}" if row["version"] else ""
+    is_new = row["version"] and row["before"] and row["version"] != row["before"]
+    before = f" (before: {row['before']})" if is_new else ""
+    return f"{row['service']}: a new instance{where}{version}{before} at {rfc3339(row['first_ns'])}"
 
 
-def _control_action(to_ns: int, store: SloStore) -> str | None:
-    for row in store.read(
-        _HERE / "control_actions.sql", {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns}
-    ):
+def _newest(query: Path, slo: Slo, span: Span, store: SloStore) -> Mapping[str, Any] | None:
+    """Return the newest change among the requests that an SLO, or a member of it, selects."""
+    bounds = {"from_ns": span.from_ns, "to_ns": span.to_ns}
+    rows: list[Mapping[str, Any]] = []
+    for selection in changed_selections(slo):
+        rows += store.read(query, {**bounds, **selection})
+    return max(rows, key=lambda row: int(row["first_ns"]), default=None)
+
+
+def changed_selections(slo: Slo) -> list[dict[str, object]]:
+    """Return the selections, as query parameters, in which a change concerns an SLO.
+
+    The version itself is left out: an SLO of one version is about its prompt's others, too.
+    """
+    found: list[dict[str, object]] = []
+    for member in slo.indicator.parts:
+        select = {k: v for k, v in member.indicator.select.items() if k != _VERSION}
+        filters = tuple(each for each in member.indicator.filters if each.column != _VERSION)
+        selection = selection_parameters(replace(member.indicator, select=select, filters=filters))
+        if selection not in found:
+            found.append(selection)
+    return found
+
+
+def _control_action(slo: Slo, to_ns: int, store: SloStore) -> str | None:
+    span = {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns, "tenant": _tenant(slo)}
+    for row in store.read(_HERE / "control_actions.sql", span):
         what = row["attribute"].removeprefix("evenkeel.").removesuffix(".change")
         return f"{what}: {row['change']} at {rfc3339(row['time_ns'])}"
     return None
 
 
-def _eval_verdict(to_ns: int, store: SloStore) -> str | None:
-    gates = store.read(
-        _HERE / "newest_eval_gates.sql", {"from_ns": to_ns - 30 * _DAY_NS, "to_ns": to_ns}
-    )
+def _tenant(slo: Slo) -> str:
+    """Return the tenant that sees the SLO's alerts; '' if none does."""
+    return slo.indicator.select.get("tenant", "")
+
+
+def _eval_verdict(slo: Slo, to_ns: int, store: SloStore) -> str | None:
+    span = {"from_ns": to_ns - 30 * _DAY_NS, "to_ns": to_ns, "tenant": _tenant(slo)}
+    gates = store.read(_HERE / "newest_eval_gates.sql", span)
     if not gates:
         return None
     overall = [gate for gate in gates if gate["slice"] in (None, "all", "overall")]

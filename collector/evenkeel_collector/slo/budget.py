@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from evenkeel.durations import format_duration
 from evenkeel.prompts.freeze import Freeze
 from evenkeel.slo.budget_policy import BudgetStep
 from evenkeel.slo.matchers import silence_command
@@ -55,10 +54,10 @@ def budget_conditions(slo: Slo, verdict: SloStatus, currency: str = "") -> Itera
 
 
 def _describe(slo: Slo, step: BudgetStep, verdict: SloStatus, currency: str) -> Mapping[str, str]:
-    period, spent = format_duration(slo.scaled_period_s), _percent(step)
+    spent = _percent(step)
     then = "; prompt promotion is frozen until it drops" if step.freezes_promotions else ""
     summary = f"{spent} of the error budget is spent"
-    description = f"Of the budget of the last {period}, {spent} or more is spent{then}."
+    description = f"Of the budget of {slo.current_period}, {spent} or more is spent{then}."
     if slo.indicator.budget is not None:
         amount = f"{money(verdict.counts.bad, currency)} is spent {current_period(slo)}"
         summary = f"{amount}, {spent} or more of {budget_text(slo, currency)}"

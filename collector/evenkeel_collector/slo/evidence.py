@@ -13,6 +13,7 @@ from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import Span, feedback_parameters, slo_parts
+from evenkeel.slo.selection import EXPLORED, page_filters
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel.slo.spikes import deviation
 from evenkeel.times import rfc3339
@@ -283,11 +284,18 @@ def _exemplar(row: Mapping[str, Any], dashboard_url: str | None) -> str:
 
 
 def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
-    """Return a link to the page for the window that fired, filtered like the SLO."""
-    filters = {name: slo.indicator.select.get(name) for name in ("model", "tenant", "slo_class")}
+    """Return a link to the page for the window that fired, filtered like the SLO.
+
+    A composite's link has what all members select.
+    """
+    first, *others = (member.indicator.select for member in slo.indicator.parts)
+    shared = {k: v for k, v in first.items() if all(each.get(k) == v for each in others)}
+    filters = page_filters(shared)
+    page = "explore" if filters.keys() & set(EXPLORED) else ""
+    if slo.indicator.budget is not None:
+        page = "cost"
     query = {"from": rfc3339(from_ns), "to": rfc3339(to_ns), **filters}
-    page = "" if slo.indicator.budget is None else "cost"
-    return f"{dashboard_url.rstrip('/')}/{page}?{urlencode({k: v for k, v in query.items() if v})}"
+    return f"{dashboard_url.rstrip('/')}/{page}?{urlencode(query)}"
 
 
 def _events_of(slo: Slo) -> str:

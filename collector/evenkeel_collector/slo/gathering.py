@@ -34,7 +34,7 @@ LEAST_S = 1.0
 NUM_WORKERS = 2
 _POLL_S = 0.25
 _MOST_SHARED = 64
-# These facts are the same for every alert of a cycle, or of a model.
+# These facts are the same for every alert of a cycle, or of a selection.
 _SHARED = ("deploys.sql", "control_actions.sql", "newest_eval_gates.sql", "prompt_changes.sql")
 _TOO_LATE = {ANNOTATION: f"not gathered: other alerts used up the limit of {OVERALL_S:g} s"}
 
@@ -47,7 +47,7 @@ class EvidenceStore(SloStore):
         shared: The cache that workers share.
     """
 
-    def __init__(self, client: Client, shared: dict[Any, list[dict[str, Any]]]) -> None:
+    def __init__(self, client: Client, shared: dict[str, list[dict[str, Any]]]) -> None:
         super().__init__(client)
         self._shared = shared
         self._until_s = 0.0
@@ -62,7 +62,7 @@ class EvidenceStore(SloStore):
         parameters: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        key = (query.name, *sorted(parameters.items())) if query.name in _SHARED else None
+        key = f"{query.name} {sorted(parameters.items())}" if query.name in _SHARED else None
         if key is not None and key in self._shared:
             return self._shared[key]
         left_s = self._until_s - time.monotonic()
@@ -102,7 +102,7 @@ class Gatherer:
         self._evidence_queue = evidence_queue
         self._find_receivers = find_receivers
         self._stop = stop
-        self._shared: dict[Any, list[dict[str, Any]]] = {}
+        self._shared: dict[str, list[dict[str, Any]]] = {}
         self._began_ns = time.time_ns()
 
     def start(self) -> list[threading.Thread]:

@@ -21,9 +21,8 @@ def budget_text(slo: Slo, currency: str) -> str:
 
 def current_period(slo: Slo) -> str:
     """Return the time that the budget covers now: in the last 30d, this month."""
-    if slo.calendar is None:
-        return f"in the last {_period(slo)}"
-    return f"this {_period(slo)}" if slo.calendar.count == 1 else f"in these {_period(slo)}"
+    words = slo.current_period
+    return words if words.startswith("this ") else f"in {words}"
 
 
 def _period(slo: Slo) -> str:

@@ -106,12 +106,32 @@ def measure(
             if c.from_ns < span.to_ns and span.from_ns < c.until_ns
         )
         days = _count_days(store, slo, span, ours, zone)
-        counts = Counts(
-            sum(counts.total for counts in days.values()),
-            sum(counts.bad for counts in days.values()),
-        )
+        total = sum(counts.total for counts in days.values())
+        if slo.indicator.budget is not None and days:
+            total = money_for(slo, span)
+        counts = Counts(total, sum(counts.bad for counts in days.values()))
         results.append(SloResult(slo, counts, days, tuple(_firings(history, slo)), ours))
     return SloReport(span.from_ns, span.to_ns, tuple(results), zone)
+
+
+def money_for(slo: Slo, span: Span) -> float:
+    """Return what the requests of a span may cost, as budget alerts judge it.
+
+    Within one calendar period that is the whole value. Of each of several periods, and of a rolling
+    one, it is value × time of it in the span / its length.
+    """
+    budget, calendar = slo.indicator.budget, slo.calendar
+    assert budget is not None
+    if calendar is None:
+        return budget * (span.to_ns - span.from_ns) / float(slo.scaled_period_s * 10**9)
+    if span.to_ns <= calendar.end_ns(span.from_ns):
+        return budget
+    num_periods, at_ns = 0.0, span.from_ns
+    while at_ns < span.to_ns:
+        start_ns, end_ns = calendar.start_ns(at_ns), calendar.end_ns(at_ns)
+        num_periods += (min(end_ns, span.to_ns) - at_ns) / (end_ns - start_ns)
+        at_ns = end_ns
+    return budget * num_periods
 
 
 def _count_days(

@@ -169,10 +169,13 @@ def _worst_day(result: SloResult) -> str:
     if not result.counts.total:
         return "No data: no events matched."
     bad = {day: counts for day, counts in result.days.items() if counts.bad}
+    is_money = result.slo.indicator.budget is not None
     if not bad:
-        return "No bad events."
+        return "Nothing was spent." if is_money else "No bad events."
     day = max(bad, key=lambda name: bad[name].bad)
     share = bad[day].bad / result.counts.bad
+    if is_money:
+        return f"Worst day: {day}, {bad[day].bad:g} spent, {share:.0%} of all."
     return (
         f"Worst day: {day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all bad "
         "events."

@@ -1,16 +1,16 @@
 -- Where bad and good events of one SLO spent their time, and how the bad ones ended.
 SELECT
-    count() AS num_events,
-    countIf(NOT is_good) AS num_bad,
-    countIf(toString(status) = 'error') AS num_error,
-    countIf(toString(status) = 'aborted' AND NOT is_good) AS num_aborted,
-    countIf(toString(status) = 'shed') AS num_shed,
-    avgOrNullIf(queue_s, NOT is_good) AS bad_queue_s,
-    avgOrNullIf(prefill_s, NOT is_good) AS bad_prefill_s,
-    avgOrNullIf(decode_s, NOT is_good) AS bad_decode_s,
-    avgOrNullIf(queue_s, is_good) AS good_queue_s,
-    avgOrNullIf(prefill_s, is_good) AS good_prefill_s,
-    avgOrNullIf(decode_s, is_good) AS good_decode_s
+    toUInt64(round(sum(sample_weight))) AS num_events,
+    toUInt64(round(sumIf(sample_weight, NOT is_good))) AS num_bad,
+    toUInt64(round(sumIf(sample_weight, toString(status) = 'error'))) AS num_error,
+    toUInt64(round(sumIf(sample_weight, toString(status) = 'aborted' AND NOT is_good))) AS num_aborted,
+    toUInt64(round(sumIf(sample_weight, toString(status) = 'shed'))) AS num_shed,
+    avgWeightedOrNullIf(queue_s, sample_weight, NOT is_good) AS bad_queue_s,
+    avgWeightedOrNullIf(prefill_s, sample_weight, NOT is_good) AS bad_prefill_s,
+    avgWeightedOrNullIf(decode_s, sample_weight, NOT is_good) AS bad_decode_s,
+    avgWeightedOrNullIf(queue_s, sample_weight, is_good) AS good_queue_s,
+    avgWeightedOrNullIf(prefill_s, sample_weight, is_good) AS good_prefill_s,
+    avgWeightedOrNullIf(decode_s, sample_weight, is_good) AS good_decode_s
 FROM slo_judged(
     slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
     ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},

@@ -1,4 +1,5 @@
--- Valid and bad events of one SLO by cohort: the values of each dimension that requests carry.
+-- Valid and bad events of one SLO by cohort: the values of each dimension that requests carry. A
+-- prompt is name@version: versions of two prompts with one number have nothing in common.
 SELECT dimension, cohort, sum(total) AS total_sum, sum(bad) AS bad_sum
 FROM slo_judged(
     slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
@@ -17,11 +18,12 @@ FROM slo_judged(
     from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
 )
 ARRAY JOIN
-    ['model', 'tenant', 'slo_class', 'route', 'prompt_version', 'engine',
-        'response_cache'] AS dimension,
+    ['model', 'tenant', 'slo_class', 'route', 'prompt', 'engine', 'response_cache'] AS dimension,
     [
         toString(model), toString(ifNull(tenant, '')), toString(ifNull(slo_class, '')),
-        toString(ifNull(route, '')), toString(ifNull(prompt_version, '')),
+        toString(ifNull(route, '')),
+        if(prompt_version IS NULL, '', concat(toString(ifNull(prompt_name, '?')), '@',
+            toString(prompt_version))),
         toString(ifNull(engine, '')), toString(ifNull(response_cache, ''))
     ] AS cohort
 WHERE cohort != ''

@@ -2,7 +2,7 @@
 -- nothing was measured.
 SELECT
     intDiv(end_ns, 60000000000) AS minute,
-    avgOrNull(value_s) AS value,
+    avgWeightedOrNull(value_s, sample_weight) AS value,
     sum(bad) / sum(total) AS bad_ratio
 FROM slo_judged(
     slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},

@@ -13,6 +13,7 @@ from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo.query import MAX_REQUEST_NS
 from evenkeel.slo.rules import Rule
+from evenkeel.slo.selection import page_filters
 from evenkeel.slo.spikes import Spike, SpikeResult, range_text, spike_text
 from evenkeel.times import rfc3339
 from evenkeel_collector.slo.background import what_changed
@@ -20,7 +21,6 @@ from evenkeel_collector.slo.evidence import collect, window_link
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
-_EXPLORED = ("model", "tenant", "slo_class", "route", "engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,7 @@ def describe(alert: SpikeAlert, dashboard_url: str | None) -> dict[str, str]:
 
 def explore_query(alert: SpikeAlert) -> str:
     """Return the parameters of the Explore page that find the requests of a spike."""
-    query = {name: alert.select[name] for name in _EXPLORED if name in alert.select}
-    if {"prompt_name", "prompt_version"} <= alert.select.keys():
-        query["prompt"] = f"{alert.select['prompt_name']}@{alert.select['prompt_version']}"
-    query |= alert.test.about.explore
+    query = {**page_filters(alert.select), **alert.test.about.explore}
     if alert.test.is_tokens and alert.found.usual is not None:
         query[f"min_{alert.test.measure}"] = f"{alert.found.usual:.0f}"
     if alert.test.measure == "repeated_share":

@@ -12,7 +12,7 @@ from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Slo
 from evenkeel.slo.query import CountedIndicator, slo_parts
 from evenkeel.slo.series import BucketSeries, SeriesEvaluator, SloStatus, buckets_in, choose_width_s
-from evenkeel_collector.slo.corrections import Correction
+from evenkeel_collector.slo.corrections import Correction, is_corrected
 
 SECOND_NS = 10**9
 # Rows arrive after a request ends (exporter, log, insert), so buckets this old are read again.
@@ -130,11 +130,15 @@ class Track:
         """Return whether there has been no event for longer than the SLO allows.
 
         None if unknown: nothing has arrived since this process started, and it has not run for
-        that long.
+        that long, or a correction covers some of that time.
         """
         if not self.slo.scaled_no_data_s:
             return False
-        if self._series.sum(self._num_no_data, now_ns // self.width_ns).total > 0:
+        end = now_ns // self.width_ns
+        if self._series.sum(self._num_no_data, end).total > 0:
             return False
+        oldest_ns = (end - self._num_no_data + 1) * self.width_ns
+        if is_corrected(self.corrections, oldest_ns, now_ns):
+            return None
         is_watched = now_ns - self._since_ns >= int(self.slo.scaled_no_data_s * SECOND_NS)
         return True if is_watched else None

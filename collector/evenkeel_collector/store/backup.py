@@ -35,12 +35,15 @@ def back_up(data_dir: Path, target: Path) -> Copied:
 
     Raises:
         ConfigurationError: If there is no such folder, a collector runs on it, or the target
-            exists or cannot be written.
+            exists, is inside it or cannot be written.
     """
     if not (data_dir / ID_FILE).exists():
         raise ConfigurationError(f"{data_dir} (--data-dir) is not a collector's folder")
     if target.exists():
         raise ConfigurationError(f"{target} exists; choose another name")
+    if target.resolve().is_relative_to(data_dir.resolve()):
+        # It would contain itself, and every later backup would contain it.
+        raise ConfigurationError(f"{target} is inside {data_dir} (--data-dir); write it elsewhere")
     draft = target.with_name(target.name + ".draft")
     folder = hold(data_dir)
     try:
@@ -75,8 +78,10 @@ def restore(source: Path, data_dir: Path) -> Copied:
     """Restore a backup to a folder, after checking every file in it.
 
     Raises:
-        ConfigurationError: If the backup is incomplete, or `data_dir` already exists.
+        ConfigurationError: If the backup is incomplete, or `data_dir` is a file or not empty.
     """
+    if data_dir.exists() and not data_dir.is_dir():
+        raise ConfigurationError(f"{data_dir} (--data-dir) is not a folder; restore into a new one")
     if data_dir.exists() and any(data_dir.iterdir()):
         raise ConfigurationError(f"{data_dir} (--data-dir) is not empty; restore into a new one")
     draft = data_dir.with_name(data_dir.name + ".restoring")

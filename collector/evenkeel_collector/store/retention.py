@@ -28,7 +28,8 @@ MAX_KEEP_S = 7300 * 86_400
 @dataclass(frozen=True, slots=True)
 class _Table:
     time: str
-    tenant: str
+    # None if rows have no tenant.
+    tenant: str | None
 
 
 TABLES: Mapping[str, _Table] = {
@@ -46,7 +47,7 @@ TABLES: Mapping[str, _Table] = {
     "requests_1m": _Table("minute", "tenant"),
     "requests_1h": _Table("hour", "tenant"),
     "engine_state": _Table("toDateTime(time)", "resource_attributes['evenkeel.tenant']"),
-    "engine_steps": _Table("toDateTime(time)", "''"),
+    "engine_steps": _Table("toDateTime(time)", None),
     "eval_results": _Table("toDateTime(time)", "attributes['evenkeel.tenant']"),
     "feedback": _Table("toDateTime(time)", "ifNull(tenant, '')"),
     "live_evaluations": _Table("toDateTime(time)", "ifNull(tenant, '')"),
@@ -103,6 +104,11 @@ def read_retention(text: str) -> dict[str, Retention]:
                 "leave a rule out to keep rows forever"
             )
         table, tenant = match["table"], match["tenant"]
+        if tenant is not None and TABLES[table].tenant is None:
+            raise ConfigurationError(
+                f"collector.retention: {rule!r}: rows of {table} have no tenant; "
+                f"write {table}={match['keep']}"
+            )
         known = general if tenant is None else of_tenant.setdefault(table, {})
         key = table if tenant is None else tenant.strip()
         if key in known:

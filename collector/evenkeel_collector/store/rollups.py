@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.resources import files
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -23,6 +25,7 @@ from evenkeel.errors import StoreError, first_line
 from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
+from evenkeel.store import read_query
 from evenkeel_collector.store.judgement import (
     KeyedIndicator,
     events_of,
@@ -37,12 +40,14 @@ from evenkeel_collector.store.objectives import (
     read_objectives,
     write_objectives,
 )
-from evenkeel_collector.store.sql import MAX_QUERY_SIZE
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 logger = logging.getLogger(__name__)
+
+_HERE = Path(__file__).parent
 
 DIGESTS = (
     "ttft_s", "tpot_s", "itl_p50_s", "itl_p99_s", "stall_s", "e2e_s", "queue_s", "prefill_s",
@@ -54,6 +59,7 @@ COSTS = (
     "cost", "cancelled_cost", "failed_cost", "num_priced", "wasted_cost", "saved_prefix_cost",
     "saved_drafts_cost",
 )  # fmt: skip
+SESSION_COSTS = "tenant, session_id, kind, is_trace, day, source, start, end, cost, currency"
 SUMS = (
     "num_requests", "num_ok", "num_error", "num_aborted", "num_shed", "input_tokens",
     "output_tokens", "cached_tokens", "wasted_tokens", "drafted_tokens", "accepted_tokens",
@@ -174,10 +180,10 @@ class Rollups:
             return True
 
     def recount_costs(self, condition: str) -> None:
-        """Make the rollups hold the costs of stored requests again, after these were changed.
+        """Make rollups and sessions hold the costs of stored requests again, after a change.
 
-        Adds the difference for each key of a minute that still has requests: repeating it changes
-        nothing.
+        Adds the difference for each key of a minute that still has requests, and for each session
+        and day that still has all of them: repeating it changes nothing.
 
         Args:
             condition: Selects requests by `time`; it must cover whole minutes.
@@ -199,6 +205,26 @@ class Rollups:
                 f"GROUP BY {KEYS} HAVING max(sign) = 1 SETTINGS insert_deduplicate = 0",
                 settings={"max_query_size": MAX_QUERY_SIZE},
             )
+            self._recount_sessions(client, condition)
+
+    def _recount_sessions(self, client: Client, condition: str) -> None:
+        query = Template(read_query(_HERE / "session_costs.sql")).substitute(condition=condition)
+        client.command(
+            f"INSERT INTO session_parts ({SESSION_COSTS})\n{query}\nSETTINGS insert_deduplicate = 0"
+        )
+        # A store has one currency, but the maximum in a session may be that of before.
+        first, currency = client.query(
+            f"SELECT min(toDate(time)), max(currency) FROM requests WHERE {condition}"
+        ).first_row
+        if currency:
+            others = f"day >= '{first}' AND currency NOT IN ('', {quote(currency)})"
+            if client.query(f"SELECT 1 FROM session_parts WHERE {others} LIMIT 1").result_rows:
+                run_statement(
+                    client,
+                    f"ALTER TABLE session_parts UPDATE currency = {quote(currency)}"
+                    f" WHERE {others} SETTINGS mutations_sync = 1",
+                    self._render,
+                )
 
     def withdraw(
         self, table: str, condition: str, settings: Mapping[str, str], suffix: str = ""

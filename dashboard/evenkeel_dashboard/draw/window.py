@@ -33,6 +33,11 @@ class Window:
         """Length in seconds."""
         return (self.to_ms - self.from_ms) / 1000
 
+    def covered_s(self, begin_ms: int) -> float:
+        """Return the seconds inside the window of the step that begins then, 1 at least."""
+        end_ms = min(begin_ms + self.step_s * 1000, self.to_ms)
+        return max(1.0, (end_ms - max(begin_ms, self.from_ms)) / 1000)
+
     @property
     def is_long(self) -> bool:
         """Whether to read series from the minute rollup instead of the requests."""

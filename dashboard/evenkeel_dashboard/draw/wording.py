@@ -36,8 +36,9 @@ def seconds(value: float | None) -> str:
     if value < 119.5:
         return f"{three_digits(value)} s"
     if value < 7_200:
-        return f"{value / 60:.0f} min"
-    return f"{three_digits(value / 3_600)} h" if value < 172_800 else f"{value / 86_400:.0f} d"
+        return f"{three_digits(value / 60)} min"
+    size, unit = (3_600, "h") if value < 172_800 else (86_400, "d")
+    return f"{three_digits(value / size)} {unit}"
 
 
 def signed_seconds(value: float | None) -> str:
@@ -91,6 +92,18 @@ def percent(value: float | None) -> str:
         text = f"{math.floor(value * 100 * 10 ** (digits - 1)) / 10 ** (digits - 1):.{digits - 1}f}"
         return f"{text.rstrip('0').rstrip('.')}%"
     return f"{_percent_digits(value)}%"
+
+
+def percent_of_target(value: float | None, target: float) -> str:
+    """Return a share as percent, with enough digits not to look like a target that it misses.
+
+    98.996% of 99%; <99% if more than seven digits would be needed.
+    """
+    text, aim = percent(value), percent(target)
+    if value is None or not value < target or text != aim:
+        return text
+    tried = (f"{_digits(value * 100, num)}%" for num in range(4, 8))
+    return next((more for more in tried if more != aim), f"<{aim}")
 
 
 def signed_percent(value: float | None) -> str:

@@ -240,7 +240,7 @@ def _range_field(current: Selection) -> None:
 
 
 def _range_words(current: Selection) -> str:
-    window = current.window(0)
+    window = current.window(now_ms())
     begin, end = zones.in_zone(window.from_ms), zones.in_zone(window.to_ms)
     day = "" if begin.date() == end.date() else f"{end:%d %b} "
     return f"{begin:%d %b %H:%M:%S} – {day}{end:%H:%M:%S} {zones.zone_name(end)}"

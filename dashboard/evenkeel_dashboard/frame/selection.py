@@ -118,9 +118,12 @@ class Selection:
         """Return the window of the range at a given time.
 
         A live preset ends at the last shared refresh, so that all pages of its range read the same.
+        A fixed range ends now if it reaches beyond, so that rates do not count time to come.
         """
         if self.from_ms is not None and self.to_ms is not None:
-            return Window(self.from_ms, self.to_ms, step_s((self.to_ms - self.from_ms) / 1000))
+            latest_ms = max(now_ms // 1000 * 1000, self.from_ms + _SHORTEST_MS)
+            to_ms = min(self.to_ms, latest_ms)
+            return Window(self.from_ms, to_ms, step_s((to_ms - self.from_ms) / 1000))
         duration_s = PRESETS_S[self.preset]
         every_ms = 1000 * (self.refresh_s() or 1)
         to_ms = now_ms // every_ms * every_ms

@@ -353,6 +353,7 @@ async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:
     async for chunk in response.aiter_bytes():
         # Read past [DONE]: only a fully read response leaves its connection reusable.
         answer.feed(chunk, time.perf_counter_ns())
+    answer.end()
     return answer.problem()
 
 
@@ -361,7 +362,7 @@ def _reason(body: bytes) -> str:
     text = body[:4096].decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, Mapping):
         error = parsed.get("error")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 NS_PER_S = 1_000_000_000
 BROKE_OFF = "the stream ended before the answer was complete"
+# CRLF ends two lines, the second one empty; empty lines are ignored.
+_LINE_END = re.compile(rb"[\r\n]")
 
 
 class StreamedAnswer:
@@ -20,6 +23,7 @@ class StreamedAnswer:
     def __init__(self, sent_ns: int) -> None:
         self._sent_ns = sent_ns
         self._buffer = b""
+        self._fed_ns = sent_ns
         self._parts: list[str] = []
         self._num_pieces = 0
         self._first_ns: int | None = None
@@ -59,12 +63,19 @@ class StreamedAnswer:
     def feed(self, data: bytes, now_ns: int) -> None:
         """Process the bytes that arrived at `now_ns`; an event may be split anywhere."""
         self._buffer += data
+        self._fed_ns = now_ns
         if b"\n" not in data and b"\r" not in data:
             return
-        *lines, self._buffer = self._buffer.split(b"\n")
+        *lines, self._buffer = _LINE_END.split(self._buffer)
         for line in lines:
             if line.startswith(b"data:"):
                 self._take(line[5:].strip(), now_ns)
+
+    def end(self) -> None:
+        """Process the last line of the finished stream if only its line end is missing."""
+        line, self._buffer = self._buffer, b""
+        if line.startswith(b"data:") and _is_json(line[5:]):
+            self._take(line[5:].strip(), self._fed_ns)
 
     def problem(self) -> str | None:
         """Return why the finished stream's answer is unusable; None if it is usable."""
@@ -79,12 +90,12 @@ class StreamedAnswer:
             return
         try:
             event = json.loads(payload)
-        except ValueError:
+        except (ValueError, RecursionError):
             self._error = f"the stream contains something that is not JSON: {payload[:60]!r}"
             return
         if not isinstance(event, dict):
             self._error = f"the stream contains an event that is not an object: {payload[:60]!r}"
-        elif "error" in event:
+        elif event.get("error") is not None:
             self._error = f"the server stopped: {_message(event['error'])}"
         else:
             self._take_usage(event.get("usage"))
@@ -152,6 +163,14 @@ def _count_detail(usage: Mapping[str, Any], names: Sequence[str], key: str) -> i
         if isinstance(details, dict):
             return _count(details.get(key))
     return None
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        json.loads(payload)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(content: Any) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,18 @@ def run_later(module: str, function: str, args: argparse.Namespace) -> int:
     """Import a module of this package on demand, call the function and return its exit code."""
     code: int = getattr(import_module(f"evenkeel_evals.commands.{module}"), function)(args)
     return code
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers of this or more: a `type=` for argparse."""
+
+    def read(text: str) -> int:
+        with suppress(ValueError):
+            if (number := int(text)) >= least:
+                return number
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number of {least} or more")
+
+    return read
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +73,7 @@ def add_limit(
     parser: argparse.ArgumentParser, text: str = "ask only N items, spread over the dataset"
 ) -> None:
     """Add `--limit`."""
-    parser.add_argument("--limit", type=int, metavar="N", help=text)
+    parser.add_argument("--limit", type=at_least(1), metavar="N", help=text)
 
 
 def add_traffic(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import AnsweredPair
@@ -40,8 +40,6 @@ def run(args: argparse.Namespace) -> int:
         CannotMeasureError: If a server does not answer.
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
-    if args.runs < 1 or args.resamples < 20:
-        raise ConfigurationError("--runs must be at least 1 and --resamples at least 20")
     gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)

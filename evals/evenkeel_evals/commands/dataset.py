@@ -29,8 +29,13 @@ def run_import(args: argparse.Namespace) -> int:
             empty.
     """
     folder: Path = args.into
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigurationError(f"{folder} is not empty; use a new folder")
+    try:
+        is_empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
+    if not is_empty:
+        what = "is not empty" if folder.is_dir() else "is a file"
+        raise ConfigurationError(f"--into {folder} {what}; use a new folder")
     imported = import_file(args.kind, args.source)
     for problem in imported.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
@@ -38,21 +43,21 @@ def run_import(args: argparse.Namespace) -> int:
         print(f"evenkeel: note: {note}", file=sys.stderr)
     rows = imported.rows if args.limit is None else imported.rows[: args.limit]
     try:
+        lines = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows]
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"a text contains half of a surrogate pair: {error.reason}"
+        ) from error
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         items_path = folder / f"{folder.resolve().name}.jsonl"
-        items_path.write_text(
-            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
-        )
+        items_path.write_bytes(b"".join(lines))
         for name, content in imported.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     except OSError as error:
         raise ConfigurationError(
             f"{folder} cannot be written: {first_line(error, folder=folder)}"
-        ) from error
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(
-            f"a text contains half of a surrogate pair: {error.reason}"
         ) from error
     difference = compare(Lock("", {}), hash_items(items_path.read_bytes()))
     note = f"Imported from {args.source.name} ({args.kind})."

@@ -22,6 +22,7 @@ from evenkeel_evals.commands.arguments import (
     add_settings,
     add_traffic,
     add_verb,
+    at_least,
     run_later,
 )
 from evenkeel_evals.commands.production_verbs import add_production_verbs
@@ -137,7 +138,7 @@ def _add_run(verbs: Any) -> None:
     add_asking(run)
     add(
         "--warmup",
-        type=int,
+        type=at_least(0),
         metavar="N",
         help="ask N pairs first and discard them (default: --concurrency)",
     )
@@ -147,7 +148,13 @@ def _add_run(verbs: Any) -> None:
         default="fixed",
         help="when to decide: at the end (default), at up to five points, or continuously",
     )
-    add("--repeats", type=int, default=1, metavar="N", help="ask each item N times (default: 1)")
+    add(
+        "--repeats",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="ask each item N times (default: 1)",
+    )
     add(
         "--guard",
         action="store_true",
@@ -263,10 +270,10 @@ def _add_calibrate(verbs: Any) -> None:
     add("--side", type=Path, required=True, metavar="FILE", help="TOML file of the side")
     add_gate(calibrate)
     add_damaged(calibrate)
-    add("--runs", type=int, default=2, metavar="N", help="number of runs (default: 2)")
+    add("--runs", type=at_least(1), default=2, metavar="N", help="number of runs (default: 2)")
     add(
         "--resamples",
-        type=int,
+        type=at_least(20),
         default=200,
         metavar="N",
         help="resampled runs with sides swapped at random (default: 200)",
@@ -286,7 +293,7 @@ def _add_import(verbs: Any) -> None:
     )
     add("source", type=Path, help="file to convert")
     add("--into", type=Path, required=True, metavar="DIR", help="folder to create")
-    add("--limit", type=int, metavar="N", help="convert only the first N items")
+    add_limit(import_, "convert only the first N items")
     add_json(import_)
     import_.set_defaults(run=partial(run_later, "dataset", "run_import"))
 

@@ -18,6 +18,7 @@ from evenkeel.spans import REVIEW_ACCEPTED
 from evenkeel.store import DEFAULT_URL, QUERIES, Store
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
+from evenkeel_evals.dataset.imports.plain import split_tags
 from evenkeel_evals.production.candidates import (
     JSON_REFERENCES,
     Candidate,
@@ -79,12 +80,11 @@ def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
     if args.scorer in JSON_REFERENCES:
         try:
             reference = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"--reference must be JSON for scorer {args.scorer}: {error}"
             ) from error
-    tags = [tag.strip() for tag in args.tags.split(",") if tag.strip()]
-    return {"reference": reference, "scorer": args.scorer, "tags": tags}
+    return {"reference": reference, "scorer": args.scorer, "tags": split_tags(args.tags)}
 
 
 def _propose(args: argparse.Namespace, file: CandidateFile) -> int:

@@ -38,7 +38,7 @@ from evenkeel_evals.compare.late_checks import (
 from evenkeel_evals.compare.progress import make_console, show_progress
 from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult
+from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, slices_of
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     CostGate,
@@ -155,7 +155,7 @@ def _gate_record(result: GateResult, pairs: Sequence[AnsweredPair]) -> dict[str,
     members = [
         pair
         for pair in pairs
-        if result.slice_name == OVERALL or result.slice_name in pair.item.tags
+        if result.slice_name == OVERALL or result.slice_name in slices_of(pair.item)
     ]
     lost, gained = _moved(result.gate, members)
     return {

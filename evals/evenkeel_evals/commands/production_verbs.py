@@ -14,6 +14,7 @@ from evenkeel_evals.commands.arguments import (
     add_report,
     add_settings,
     add_verb,
+    at_least,
 )
 
 LIVE_EPILOG = """\
@@ -138,7 +139,13 @@ def _add_bisect(verbs: Any) -> None:
         help="how far back to take traffic from (default: 1h)",
     )
     add_limit(bisect, "use N requests")
-    add("--repeats", type=int, default=1, metavar="N", help="ask each request N times (default: 1)")
+    add(
+        "--repeats",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="ask each request N times (default: 1)",
+    )
     add_asking(bisect)
     add_report(bisect, "write every comparison to DIR; rerun with the same DIR to resume")
     add_json(bisect)

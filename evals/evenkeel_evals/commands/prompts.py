@@ -20,6 +20,7 @@ from evenkeel.prompts.promotion import LabelMove, Promotion, Reversal, promote, 
 from evenkeel.prompts.registry import DRAFT, LABELS, PromptRegistry, PromptVersion
 from evenkeel.settings import COLLECTOR_MARKER, find_collector_folder
 from evenkeel.times import minute_text
+from evenkeel_evals.commands.arguments import at_least
 
 EPILOG = """\
 examples:
@@ -75,7 +76,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--dataset", type=Path, required=True, metavar="DIR", help="dataset of the run"
     )
     suggest.add_argument(
-        "--limit", type=int, default=3, metavar="N", help="number of slices to look at (default: 3)"
+        "--limit",
+        type=at_least(1),
+        default=3,
+        metavar="N",
+        help="number of slices to look at (default: 3)",
     )
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
     back = verb("rollback", "point a label back at its previous version", _rollback)

@@ -221,7 +221,7 @@ def check_row(row: Mapping[str, Any]) -> None:
 def _read_item(line: bytes) -> Item:
     try:
         raw = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigurationError(f"is a JSON {type(raw).__name__}, expected an object")
@@ -231,7 +231,7 @@ def _read_item(line: bytes) -> Item:
         messages=tuple(Message(m.role, m.content) for m in row.messages),
         reference=row.reference,
         scorer=make_scorer(row.scorer, row.reference),
-        tags=tuple(row.tags),
+        tags=tuple(dict.fromkeys(row.tags)),
         cluster_id=row.cluster_id or row.id,
     )
 

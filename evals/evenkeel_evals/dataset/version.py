@@ -64,7 +64,7 @@ def hash_items(content: bytes) -> dict[str, str]:
     for line in content.split(b"\n"):
         try:
             row = json.loads(line) if line.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict) and "id" in row:
             text = json.dumps(row, sort_keys=True, ensure_ascii=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.dataset.dataset import Item
 from evenkeel_evals.judge.effect import Effect
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
 from evenkeel_evals.judge.measure import measure
@@ -15,6 +17,8 @@ from evenkeel_evals.stats.multiplicity import holm
 from evenkeel_evals.stats.verdict import Verdict
 
 OVERALL = "overall"
+# Tags that would be taken for all items here or where results are stored.
+_TAKEN = re.compile(r"(?:tag:)*(?:overall|all)?")
 # One-sided levels: half of 5 % for the gates over all items, half for the gates on slices.
 FAMILY_ALPHA = 0.025
 MARGIN_ALPHA = 0.05
@@ -177,9 +181,14 @@ def judge(
 def _slices(pairs: Sequence[AnsweredPair]) -> dict[str, list[AnsweredPair]]:
     slices: dict[str, list[AnsweredPair]] = {}
     for pair in pairs:
-        for tag in pair.item.tags:
-            slices.setdefault(tag, []).append(pair)
-    return {tag: slices[tag] for tag in sorted(slices) if len(slices[tag]) < len(pairs)}
+        for name in slices_of(pair.item):
+            slices.setdefault(name, []).append(pair)
+    return {name: slices[name] for name in sorted(slices) if len(slices[name]) < len(pairs)}
+
+
+def slices_of(item: Item) -> list[str]:
+    """Return an item's slices: its tags; one that means all items is named `tag:overall`."""
+    return [f"tag:{tag}" if _TAKEN.fullmatch(tag) else tag for tag in item.tags]
 
 
 def _decide(family: Sequence[tuple[Gate, str, Effect]]) -> list[GateResult]:

@@ -216,7 +216,7 @@ def read_turns(stored: str) -> tuple[tuple[str, str], ...]:
             (str(t["role"]), "".join(str(p["content"]) for p in t["parts"] if "content" in p))
             for t in json.loads(stored)
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
     return tuple(turn for turn in turns if turn[0] not in ("system", "developer"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from datasketch import MinHash, MinHashLSH
 
-from evenkeel_evals.scorers.base import normalise
+from evenkeel_evals.scorers.words import normalise
 
 NUM_PERMUTATIONS = 128
 # Character shingles: questions are short, and few share three consecutive words.

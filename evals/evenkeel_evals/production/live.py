@@ -366,7 +366,7 @@ def _text(messages: str) -> str:
             (str(turn["role"]), "".join(str(p.get("content", "")) for p in turn["parts"]))
             for turn in turns
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return messages
     if len(lines) == 1 and lines[0][0] == "assistant":
         return lines[0][1]

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
-from evenkeel_evals.scorers.base import normalise
 from evenkeel_evals.scorers.rules import refusal
+from evenkeel_evals.scorers.words import normalise
 from evenkeel_evals.stats.binary import wilson
 
 MIN_WRONG = 3
@@ -97,7 +97,7 @@ def _is_no_json(pair: AnsweredPair) -> bool:
         return False
     try:
         json.loads(_text(pair.b))
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return False
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.scorers.options import read_flag, read_strings, read_threshold
+from evenkeel_evals.scorers.words import finder, normalise, split_words
 
 
 class Label(StrEnum):
@@ -133,6 +134,8 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
     Raises:
         ConfigurationError: If the scorer or an option is unknown, or the reference is unsuitable.
     """
+    if not isinstance(spec, str | Mapping):
+        raise ConfigurationError(f"scorer is {spec!r:.40}, expected a name or an object")
     options = {} if isinstance(spec, str) else dict(spec)
     name = spec if isinstance(spec, str) else options.pop("name", None)
     if not isinstance(name, str) or name not in {**_MAKERS, **_MAKERS_ELSEWHERE}:
@@ -146,16 +149,6 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
         )
     made = maker(reference, options)
     return made if isinstance(made, Scorer) else Scorer(name, lambda answer, _: made(answer))
-
-
-def normalise(text: str) -> str:
-    """Return text in NFKC and lower case, without punctuation and with whitespace collapsed.
-
-    Signs and decimal points in numbers are kept: 1.5 is not 15, and −3 is not 3.
-    """
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("−", "-")
-    kept = re.sub(r"(?!(?<=\d)[.,:](?=\d))(?!-\d)[^\w\s%$€£+]", " ", folded)
-    return " ".join(kept.split())
 
 
 def read_text(name: str, reference: Any) -> str:
@@ -182,20 +175,6 @@ def read_texts(name: str, reference: Any) -> list[str]:
     return [read_text(name, reference)]
 
 
-def read_threshold(name: str, options: Options, default: float) -> float:
-    """Return the option `threshold`: the lowest value that counts as right.
-
-    Raises:
-        ConfigurationError: If it is not a number from 0 to 1.
-    """
-    threshold = options.get("threshold", default)
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold!r}, expected 0 to 1")
-    if not 0 <= threshold <= 1:
-        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold}, expected 0 to 1")
-    return float(threshold)
-
-
 def _exact(reference: Any, _: Options) -> Judge:
     accepted = {text.strip() for text in read_texts("exact", reference)}
     return lambda answer: Score.of(answer.strip() in accepted)
@@ -207,13 +186,14 @@ def _normalised(reference: Any, _: Options) -> Judge:
 
 
 def _contains(reference: Any, options: Options) -> Judge:
-    wanted = [normalise(text) for text in read_texts("contains", reference)]
-    banned = [normalise(text) for text in read_texts("contains", options.get("not") or ["\0"])]
+    wanted = _finders(read_texts("contains", reference))
+    unwanted = options.get("not", [])
+    listed = {"not": [unwanted] if isinstance(unwanted, str) else unwanted}
+    banned = _finders(read_strings("contains", listed, "not"))
 
     def judge(answer: str) -> Score:
-        padded = f" {normalise(answer)} "
-        missing = [text for text in wanted if f" {text} " not in padded]
-        present = [text for text in banned if text and f" {text} " in padded]
+        missing = [shown for shown, is_in in wanted if not is_in(answer)]
+        present = [shown for shown, is_in in banned if shown and is_in(answer)]
         if missing:
             return Score.of(False, f"lacks {missing[0]!r}")
         return Score.of(not present, f"has {present[0]!r}" if present else None)
@@ -221,49 +201,27 @@ def _contains(reference: Any, options: Options) -> Judge:
     return judge
 
 
-_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
-
-
-def _last_number(text: str) -> float | None:
-    found = _NUMBER.findall(text.replace("−", "-"))
-    return float(found[-1].replace(",", "")) if found else None
-
-
-def _numeric(reference: Any, options: Options) -> Judge:
-    expected = _last_number(reference) if isinstance(reference, str) else reference
-    if isinstance(expected, bool) or not isinstance(expected, int | float):
-        raise ConfigurationError(
-            f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
-        )
-    tolerance, relative = float(options.get("tolerance", 0)), float(options.get("relative", 0))
-
-    def judge(answer: str) -> Score:
-        number = _last_number(answer)
-        if number is None:
-            return Score.of(False, "no number in the answer")
-        allowed = max(tolerance, relative * abs(expected), 1e-12 * abs(expected))
-        return Score.of(abs(number - expected) <= allowed, f"found {number:g}")
-
-    return judge
+def _finders(phrases: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
+    return [(normalise(phrase), finder(phrase)) for phrase in phrases]
 
 
 def _regex(reference: Any, options: Options) -> Judge:
     try:
-        flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
+        flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
         pattern = re.compile(read_text("regex", reference), flags)
     except re.error as error:
         raise ConfigurationError(f"reference is not a regular expression: {error}") from error
-    find = pattern.fullmatch if options.get("full", False) else pattern.search
+    find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search
     return lambda answer: Score.of(find(answer.strip()) is not None)
 
 
 def _f1(reference: Any, options: Options) -> Judge:
     """Judge by word overlap; right at or above the option `threshold` (default: 0.8)."""
-    accepted = [Counter(normalise(text).split()) for text in read_texts("f1", reference)]
+    accepted = [Counter(split_words(text)) for text in read_texts("f1", reference)]
     threshold = read_threshold("f1", options, 0.8)
 
     def judge(answer: str) -> Score:
-        value = max(_overlap(Counter(normalise(answer).split()), words) for words in accepted)
+        value = max(_overlap(Counter(split_words(answer)), words) for words in accepted)
         return Score(value, Label.RIGHT if value >= threshold else Label.WRONG)
 
     return judge
@@ -279,7 +237,6 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
     "exact": (_exact, frozenset()),
     "normalised": (_normalised, frozenset()),
     "contains": (_contains, frozenset({"not"})),
-    "numeric": (_numeric, frozenset({"tolerance", "relative"})),
     "regex": (_regex, frozenset({"case_sensitive", "full"})),
     "f1": (_f1, frozenset({"threshold"})),
 }
@@ -287,6 +244,7 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
 # Modules with makers are imported on demand, so that datasets that do not use them do not need
 # their dependencies.
 _MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
+    "numeric": ("numeric", "numeric", frozenset({"tolerance", "relative"})),
     "equals": ("literal", "equals", frozenset({"case_sensitive", "strip"})),
     "substring": ("literal", "substring", frozenset({"any", "case_sensitive"})),
     "starts_with": ("literal", "starts_with", frozenset({"case_sensitive", "strip"})),

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from evenkeel.embedding import load_encoder
-from evenkeel_evals.scorers.base import Judge, Label, Options, Score, read_texts, read_threshold
+from evenkeel_evals.scorers.base import Judge, Label, Options, Score, read_texts
+from evenkeel_evals.scorers.options import read_threshold
 
 
 def embedding(reference: Any, options: Options) -> Judge:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
-from evenkeel_evals.scorers.literal import read_flag
+from evenkeel_evals.scorers.options import read_flag
 
 # Limit of characters parsed per answer: unclosed brackets are parsed again and again.
 MAX_PARSED = 20_000_000
@@ -152,6 +152,8 @@ class _Validator:
             raise ConfigurationError(
                 f"schema refers to something outside it: {str(error)[:80]}"
             ) from error
+        except re.error as error:
+            raise ConfigurationError(f"schema has a wrong expression: {error}") from error
         except RecursionError:
             return "nested too deeply"
         return None if first is None else str(first.message)[:120]

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts
+from evenkeel_evals.scorers.options import read_flag
 
 
 def equals(reference: Any, options: Options) -> Judge:
@@ -48,20 +49,6 @@ def ends_with(reference: Any, options: Options) -> Judge:
     fold = _fold("ends_with", options)
     accepted = tuple(fold(text) for text in read_texts("ends_with", reference))
     return lambda answer: Score.of(fold(answer).endswith(accepted))
-
-
-def read_flag(name: str, options: Options, option: str, default: bool) -> bool:
-    """Return a boolean option.
-
-    Raises:
-        ConfigurationError: If it is neither.
-    """
-    value = options.get(option, default)
-    if not isinstance(value, bool):
-        raise ConfigurationError(
-            f"option {option!r} of scorer {name!r} is {value!r:.40}, expected true or false"
-        )
-    return value
 
 
 def _fold(name: str, options: Options) -> Callable[[str], str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Context, Options, Score, Scorer
+from evenkeel_evals.scorers.options import check_number
 
 METRICS = ("e2e", "ttft")
 
 
 def latency(reference: Any, options: Options) -> Scorer:
     """Judge whether the answer took at most `reference` seconds (e2e, or `metric`: ttft)."""
-    limit_s = _number("latency", "reference", reference)
+    limit_s = check_number("latency", "reference", reference)
     metric = options.get("metric", METRICS[0])
     if metric not in METRICS:
         raise ConfigurationError(
@@ -35,9 +35,9 @@ def cost(reference: Any, options: Options) -> Scorer:
     Uses the answer's recorded cost if it has one, else its tokens × the prices
     `input_per_million` and `output_per_million`.
     """
-    limit = _number("cost", "reference", reference)
+    limit = check_number("cost", "reference", reference)
     prices = [
-        _number("cost", f"option {name!r}", options[name]) if name in options else None
+        check_number("cost", f"option {name!r}", options[name]) if name in options else None
         for name in ("input_per_million", "output_per_million")
     ]
 
@@ -55,12 +55,3 @@ def cost(reference: Any, options: Options) -> Scorer:
         return Score.of(spent <= limit, f"cost {spent:g}")
 
     return Scorer("cost", judge)
-
-
-def _number(name: str, what: str, value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise ConfigurationError(
-            f"{what} of scorer {name!r} is {value!r:.40}, expected a number of 0 or more"
-        )
-    return float(value)

@@ -12,18 +12,18 @@ from evenkeel_evals.scorers.base import (
     Label,
     Options,
     Score,
-    normalise,
     read_texts,
-    read_threshold,
 )
+from evenkeel_evals.scorers.options import read_threshold
+from evenkeel_evals.scorers.words import split_words
 
 
 def rouge_l(reference: Any, options: Options) -> Judge:
     """Judge by ROUGE-L: F1 over the longest common subsequence of words (Lin 2004)."""
-    accepted = [normalise(text).split() for text in read_texts("rouge_l", reference)]
+    accepted = [split_words(text) for text in read_texts("rouge_l", reference)]
 
     def value(answer: str) -> float:
-        words = normalise(answer).split()
+        words = split_words(answer)
         return max(_f1_of_common(words, expected) for expected in accepted)
 
     return _from_threshold(value, read_threshold("rouge_l", options, 0.7))

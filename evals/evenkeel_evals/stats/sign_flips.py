@@ -34,7 +34,10 @@ def sign_flip_tails(terms: Floats) -> tuple[float, float]:
     Args:
         terms: Differences B − A; one sum per cluster of items.
     """
-    nonzero = terms[terms != 0]
+    # Below 1, by a power of 2: nothing overflows, and no rounding changes.
+    _, exponent = math.frexp(float(np.abs(terms).max(initial=0.0)))
+    scaled = np.ldexp(terms, -exponent)
+    nonzero = scaled[scaled != 0]
     if len(nonzero) == 0:
         return 1.0, 1.0
     sizes, total = np.abs(nonzero), float(nonzero.sum())
@@ -45,7 +48,7 @@ def sign_flip_tails(terms: Floats) -> tuple[float, float]:
         for size in sizes:
             sums = np.concatenate([sums + size, sums - size])
         return float(np.mean(sums <= total + slack)), float(np.mean(sums >= total - slack))
-    steps = _steps(nonzero)
+    steps = _steps(nonzero, exponent)
     if steps is not None and float(np.abs(steps).sum()) * len(steps) <= MAX_ADDITIONS:
         probability = signed_rank_distribution(np.abs(steps))
         positive = int(steps[steps > 0].sum())
@@ -62,12 +65,20 @@ def sign_flip_tails(terms: Floats) -> tuple[float, float]:
     return (1 - smaller, smaller) if total > 0 else (smaller, 1 - smaller)
 
 
-def _steps(terms: Floats) -> NDArray[np.int64] | None:
-    """Return the terms as multiples of the largest common step; None if they have none."""
-    for unit in (1.0, float(np.abs(terms).min())):
-        units = terms / unit
+def _steps(terms: Floats, exponent: int) -> NDArray[np.int64] | None:
+    """Return the terms as multiples of the largest common step; None if they have none.
+
+    Args:
+        terms: The terms, none of them 0, divided by 2**exponent.
+        exponent: Of whole numbers at most 53.
+    """
+    whole_unit = [math.ldexp(1.0, -exponent)] if 0 <= exponent <= 53 else []
+    for unit in (*whole_unit, float(np.abs(terms).min())):
+        with np.errstate(over="ignore"):
+            units = terms / unit
         steps = np.rint(units)
-        if float(np.abs(steps).max()) < 2**53 and np.allclose(units, steps, rtol=0, atol=1e-9):
+        is_countable = 0 < float(np.abs(steps).min()) and float(np.abs(steps).max()) < 2**53
+        if is_countable and np.allclose(units, steps, rtol=0, atol=1e-9):
             whole = steps.astype(np.int64)
             return np.asarray(whole // np.gcd.reduce(whole))
     return None

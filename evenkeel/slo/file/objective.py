@@ -149,7 +149,8 @@ def read_indicator(
         group_by, most = section.optional("groupBy"), section.optional("maxGroups")
         if composite is not None:
             members = _read_members(composite, others)
-            grouping = read_grouping(group_by, most, ())
+            selected = [column for member in members for column in member.indicator.select]
+            grouping = read_grouping(group_by, most, selected)
             for member in members:
                 _check_groups(value, replace(member.indicator, grouping=grouping))
             return Indicator(Metric.COMPOSITE, None, members=members, grouping=grouping)
@@ -192,9 +193,10 @@ def read_indicator(
 
 def _check_groups(value: Value, indicator: Indicator) -> None:
     grouping, metric = indicator.grouping, indicator.metric
-    if metric in SESSIONS and grouping and set(grouping.columns) - set(SESSION_SELECTOR_COLUMNS):
-        columns = ", ".join(SESSION_SELECTOR_COLUMNS)
-        raise value.complaint(f"{metric} can be grouped by {columns}, not by other columns")
+    columns = [name for name in SELECTOR_COLUMNS if name in _columns_of(metric)]
+    if grouping and set(grouping.columns) - set(columns):
+        names = ", ".join(columns)
+        raise value.complaint(f"{metric} can be grouped by {names}, not by other columns")
 
 
 def _columns_of(metric: Metric) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.mute_time import MuteTime
-from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret
+from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret, place_of
 from evenkeel.slo.yaml_source import Value
 
 _USUAL_URLS = {
@@ -44,7 +44,7 @@ def read_receivers(listed: Value) -> tuple[Receiver, ...]:
 
 def _read_receiver(element: Value) -> Receiver:
     with element.section() as section:
-        name = section.read("name", Value.text)
+        name = section.read("name", _read_name)
         kind = section.read_or("type", ReceiverType.WEBHOOK, Value.choice, *ReceiverType)
         url, url_from = section.optional("url"), section.optional("urlFrom")
         resolved, snake = section.optional("sendResolved"), section.optional("send_resolved")
@@ -83,6 +83,16 @@ def _read_receiver(element: Value) -> Receiver:
     if kind is ReceiverType.EMAIL and None in (element.at("from"), element.at("to")):
         raise element.complaint(f"{of} needs from and to")
     return receiver
+
+
+def _read_name(value: Value) -> str:
+    name = value.text()
+    if place_of(name) != name:
+        raise value.complaint(
+            f"the receiver's name {name!r} contains ' [', after which the options of a route are"
+            " listed: use other brackets"
+        )
+    return name
 
 
 def _check(url: Value, kind: ReceiverType) -> None:

@@ -19,7 +19,7 @@ from evenkeel.slo.budget_policy import BudgetStep
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.file.document import DOCUMENTS_ANNOTATION
 from evenkeel.slo.file.slo_file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANNOTATION
-from evenkeel.slo.model import Indicator, Method, Metric, Slo, SloFile
+from evenkeel.slo.model import SILENCE_S, Indicator, Method, Metric, Slo, SloFile
 
 # Start of our calendar periods: weeks start on a Monday.
 _START = "2026-01-01 00:00:00"
@@ -172,6 +172,7 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
         "error": indicator.error.value,
         "aborted": indicator.aborted.value,
         "shed": indicator.shed.value,
+        **({} if indicator.silence_s == SILENCE_S else {"silence": _duration(indicator.silence_s)}),
     }
 
 

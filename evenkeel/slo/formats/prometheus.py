@@ -161,7 +161,11 @@ def _no_data(slo: Slo, counters: EventCounters) -> dict[str, Any]:
 
 
 def _sloth(slo: Slo, counters: EventCounters) -> dict[str, Any]:
-    """Return recording rules under Sloth's names, based on the recorded error ratios."""
+    """Return recording rules under Sloth's names, based on the recorded error ratios.
+
+    Sloth's period rolls, and PromQL has no window that begins with the month: a calendar period is
+    recorded as a rolling one of its nominal length.
+    """
     service = slo.labels.get("service", "evenkeel")
     own = {
         "sloth_id": f"{service}-{slo.name}", "sloth_service": service, "sloth_slo": slo.name,

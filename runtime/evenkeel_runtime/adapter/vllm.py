@@ -170,13 +170,14 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
     return EngineReader(is_streamed, record_output, read_engine, find_times, find_beam_search)
 
 
-def find_beam_search(request_id: str) -> str | None:
+def find_beam_search(run: EngineRun) -> str | None:
     """Return the id of the beam search that this run is a step and beam of, if any.
 
-    vLLM runs every step of every beam as a request, `{id}-{step}-beam-{beam}`.
+    Each step of each beam is a run `{id}-{step}-beam-{beam}` (callers may choose such ids, too).
     """
-    step, is_beam, _ = request_id.rpartition("-beam-")
-    return step.rpartition("-")[0] if is_beam else None
+    step, is_beam, _ = run.request_id.rpartition("-beam-")
+    is_step = is_beam and getattr(run.params, "detokenize", True) is False
+    return step.rpartition("-")[0] if is_step else None
 
 
 def _record_end(run: EngineRun, completion: Any) -> None:

@@ -34,6 +34,8 @@ from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile
 
 logger = logging.getLogger(__name__)
 
+# Refusals that count as late first tokens.
+_FOR_LOAD = frozenset({"shed", "queue_deadline"})
 TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
 # Bounds on the extra deadline of a long prompt: a multiple of its class's limit after its arrival,
@@ -100,7 +102,8 @@ class AdmissionControl:
         self._quotas.configure(config, now_s)
         self._first_tokens.keep(config.classes)
         for visit in self._visits.values():
-            self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
+            if not visit.is_refused:
+                self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
         self.config = self.costs.config = config
         self._apply()
 
@@ -136,16 +139,15 @@ class AdmissionControl:
         now_s = self._clock()
         name = self._find_class(caller.slo_class)
         tenant, session = caller.tenant or "", caller.session_id
+        limit_s = self.config.classes[name].ttft_s
+        due_s = now_s + limit_s + self.longer_s(limit_s, size_bytes / BYTES_PER_TOKEN)
+        visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session)
         overdrawn = self._quotas.check(tenant, session, now_s)
         if overdrawn is not None:
             message = f"quota exhausted for this {overdrawn.owner}"
-            self.refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
-        limit_s = self.config.classes[name].ttft_s
-        due_s = now_s + limit_s + self.longer_s(limit_s, size_bytes / BYTES_PER_TOKEN)
-        self._record_limit(limit_s, now_s)
-        accounts = self._quotas.begin(tenant, session, now_s)
-        is_overdrawn = overdrawn is not None
-        visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
+            self.refuse(visit, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
+        else:
+            visit.accounts = self._quotas.begin(tenant, session, now_s)
         visit.owners = self.costs.find_owners(caller)
         visit.keeps_order = self.config.mode is not ControlMode.ACT
         self._visits[id(visit)] = visit
@@ -156,13 +158,9 @@ class AdmissionControl:
         factor = max(1.0, num_tokens / self.config.long_prompt_tokens)
         return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
 
-    def refund(self, visit: Visit) -> None:
-        """Give back what a refused request was charged."""
-        for account in visit.accounts:
-            account.refund()
-
-    def _record_limit(self, limit_s: float, now_s: float) -> None:
-        """Record an arrival; if the shortest active limit changes, measure and resize anew."""
+    def _record_limit(self, limit_s: float) -> None:
+        """Record a request; if the shortest active limit changes, measure and resize anew."""
+        now_s = self._clock()
         self._active_limits.record(limit_s, now_s)
         shortest_s = self._active_limits.shortest_s(now_s)
         if shortest_s == self._shortest_s:
@@ -180,23 +178,19 @@ class AdmissionControl:
         Raises:
             RefusedError: If its turn cannot come before its queue deadline, or the queue is full.
         """
-        try:
-            if self.config.mode is ControlMode.DRY_RUN:
-                self._queue_in_shadow(visit)
-                visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
-            else:
-                visit.ticket = self._join(self._gate, visit)
-        except RefusedError:
-            self.refund(visit)
-            raise
+        known = self.config.classes.get(visit.slo_class)
+        if known is not None and not visit.is_refused:
+            self._record_limit(known.ttft_s)
+        if self.config.mode is ControlMode.DRY_RUN:
+            # The shadow gate only counts what it would refuse.
+            with suppress(RefusedError):
+                visit.shadow = None if visit.is_refused else self._join(self._shadow, visit)
+            visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
+        else:
+            visit.ticket = self._join(self._gate, visit)
         if not visit.ticket.is_inside and visit.queued_s is None:
             visit.queued_s = self._clock()
         return visit.ticket
-
-    def _queue_in_shadow(self, visit: Visit) -> None:
-        """Do what `queue` would do in a dry run, at a shadow gate; refuse no request."""
-        with suppress(RefusedError):
-            visit.shadow = self._join(self._shadow, visit)
 
     def _join(self, gate: Gate, visit: Visit) -> Ticket:
         name = visit.slo_class
@@ -213,22 +207,15 @@ class AdmissionControl:
 
     def push_out(self, visit: Visit) -> RefusedError:
         """Refuse a request that another one displaced from the full queue."""
-        self.refund(visit)
         return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
 
     def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
-        """Count a request that is shed (in a dry run: would be)."""
-        name = visit.slo_class
-        if self.config.mode is not ControlMode.DRY_RUN:
-            self.counts.refused[name, "shed"] += 1
-            self._window.add(name, is_good=False, now_s=self._clock())
-        elif not visit.is_overdrawn:
-            self.counts.would_refuse[name, "shed"] += 1
-        message = f"overloaded; a request of class {name} would miss its deadline: {reason}"
-        return RefusedError(UNAVAILABLE, "shed", message, wait_s)
+        who = f"a request of class {visit.slo_class}"
+        message = f"overloaded; {who} would miss its deadline: {reason}"
+        return self.turn_away(visit, UNAVAILABLE, "shed", message, wait_s)
 
     def longest_wait_s(self, visit: Visit) -> float:
-        """Return how long a visit may wait at the gate; None if its class no longer exists."""
+        """Return how long a visit may wait at the gate; 0 if its class no longer exists."""
         known = self.config.classes.get(visit.slo_class)
         return 0.0 if known is None else known.longest_wait_s
 
@@ -248,16 +235,9 @@ class AdmissionControl:
 
     def give_up(self, visit: Visit) -> RefusedError:
         """Refuse a request that has waited as long as its class allows."""
-        name = visit.slo_class
         longest_s = self.longest_wait_s(visit)
-        self.counts.refused[name, "queue_deadline"] += 1
-        self._window.add(name, is_good=False, now_s=self._clock())
-        return RefusedError(
-            UNAVAILABLE,
-            "queue_deadline",
-            f"no capacity within {longest_s:g} s for a request of class {name}",
-            longest_s,
-        )
+        message = f"no capacity within {longest_s:g} s for a request of class {visit.slo_class}"
+        return self.turn_away(visit, UNAVAILABLE, "queue_deadline", message, longest_s)
 
     def record_first_token(self, visit: Visit) -> None:
         """Count a first token as in time or late."""
@@ -300,17 +280,17 @@ class AdmissionControl:
         if shadow is None:
             return
         waited_s = self._clock() - visit.arrived_s
-        # A request over its quota is already counted as such.
-        is_counted = self.config.mode is ControlMode.DRY_RUN and not visit.is_overdrawn
-        if is_counted and not shadow.is_inside:
+        if self.config.mode is ControlMode.DRY_RUN and not shadow.is_inside:
             if shadow.was_pushed_out:
-                self.counts.would_refuse[visit.slo_class, "shed"] += 1
+                self._count_refusal(visit, "shed")
             elif waited_s > self.longest_wait_s(visit):
-                self.counts.would_refuse[visit.slo_class, "queue_deadline"] += 1
+                self._count_refusal(visit, "queue_deadline")
         self._shadow.leave(shadow)
 
     def tick(self) -> LimitChange | None:
-        """Check the burn rate and take at most one step; return that step."""
+        """Let in who may enter, check the burn rate, take at most one step; return that step."""
+        self._gate.let_in()
+        self._shadow.let_in()
         self._give_up_in_shadow()
         if self.config.mode is ControlMode.OFF:
             return None
@@ -321,12 +301,13 @@ class AdmissionControl:
         return change
 
     def _give_up_in_shadow(self) -> None:
-        """Remove requests from a dry run's queue that `give_up` would have refused by now."""
+        """Remove requests from a dry run's queue that would have been refused by now."""
         now_s = self._clock()
         for visit in self._visits.values():
             shadow = visit.shadow
-            is_waiting = shadow is not None and not shadow.is_inside
-            if is_waiting and now_s - visit.arrived_s > self.longest_wait_s(visit):
+            if shadow is None or shadow.is_inside:
+                continue
+            if shadow.was_pushed_out or now_s - visit.arrived_s > self.longest_wait_s(visit):
                 self._leave_shadow(visit)
 
     def read(self) -> dict[str, ClassCounts]:
@@ -335,7 +316,7 @@ class AdmissionControl:
         overdue = Counter(
             visit.slo_class
             for visit in self._visits.values()
-            if not visit.has_first_token and visit.is_streamed is not False and now_s > visit.late_s
+            if visit.is_streamed and not visit.has_first_token and now_s > visit.late_s
         )
         counts = self._window.read(overdue, now_s)
         return {name: r for name, r in counts.items() if name in self.config.classes}
@@ -358,14 +339,40 @@ class AdmissionControl:
         return self.config.default_class
 
     def refuse(
-        self, name: str, status: int, reason: str, message: str, wait_s: float | None
+        self, visit: Visit, status: int, reason: str, message: str, wait_s: float | None
     ) -> None:
         """Refuse a request; in a dry run only count it."""
-        if self.config.mode is not ControlMode.ACT:
-            self.counts.would_refuse[name, reason] += 1
+        if self.config.mode is ControlMode.ACT:
+            raise self.turn_away(visit, status, reason, message, wait_s)
+        if self.config.mode is ControlMode.DRY_RUN:
+            self._count_refusal(visit, reason)
+
+    def turn_away(
+        self, visit: Visit, status: int, reason: str, message: str, wait_s: float | None
+    ) -> RefusedError:
+        """Count a refusal, and return the error to raise."""
+        self._count_refusal(visit, reason)
+        return RefusedError(status, reason, message, wait_s)
+
+    def _count_refusal(self, visit: Visit, reason: str) -> None:
+        """Count a request that is refused (in a dry run: would be), and refund its quotas."""
+        if visit.is_refused:
             return
-        self.counts.refused[name, reason] += 1
-        raise RefusedError(status, reason, message, wait_s)
+        visit.is_refused = True
+        name = visit.slo_class
+        if self.config.mode is ControlMode.DRY_RUN:
+            self.counts.would_refuse[name, reason] += 1
+        else:
+            self.counts.refused[name, reason] += 1
+            if reason in _FOR_LOAD:
+                self._window.add(name, is_good=False, now_s=self._clock())
+        self.refund(visit)
+
+    def refund(self, visit: Visit) -> None:
+        """Give back what a request used of its quotas; it uses none of them any more."""
+        for account in visit.accounts:
+            account.refund()
+        visit.accounts = []
 
     def _apply(self) -> None:
         """Apply the ladder's limits; none in a dry run."""

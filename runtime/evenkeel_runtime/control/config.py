@@ -12,7 +12,10 @@ import msgspec
 
 from evenkeel.errors import ConfigurationError
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+# Bounded, so that every deadline is a number that vLLM takes as a priority.
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+# Others need only be finite.
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
@@ -67,8 +70,8 @@ class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
         active: Requests in flight at a time.
     """
 
-    requests_per_minute: Positive | None = None
-    tokens_per_minute: Positive | None = None
+    requests_per_minute: Rate | None = None
+    tokens_per_minute: Rate | None = None
     active: Count | None = None
 
 

@@ -41,12 +41,11 @@ class PromptCost:
         """Prompt tokens that the engine probably has to compute."""
         return self.tokens - self.cached
 
-    def include(self, other: PromptCost, *, with_blocks: bool) -> None:
+    def include(self, other: PromptCost) -> None:
         """Add another prompt of the same request."""
         self.tokens += other.tokens
         self.cached += other.cached
-        if with_blocks:
-            self.hashes = [*self.hashes, *other.hashes]
+        self.hashes = [*self.hashes, *other.hashes]
         if self.max_tokens is None or other.max_tokens is None:
             self.max_tokens = None
         else:

@@ -122,7 +122,7 @@ class Gate:
     def resize(self, room: Room) -> None:
         """Change how many may be inside; no request is evicted."""
         self._room = room
-        self._let_in()
+        self.let_in()
 
     def count_waiting(self) -> Counter[str]:
         """Return how many wait, by class."""
@@ -170,7 +170,7 @@ class Gate:
             last.was_pushed_out = True
             last.let_in.cancel()
         insort(self._queue, ticket)
-        self._let_in()
+        self.let_in()
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
@@ -181,7 +181,27 @@ class Gate:
         elif not ticket.let_in.done():
             del self._queue[bisect_left(self._queue, ticket)]
         ticket.let_in.cancel()
-        self._let_in()
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Let in those who may enter by now; time alone can make a request urgent or late."""
+        now_s = self._clock()
+        while self._queue:
+            first = self._queue[0]
+            if first.standing is not Standing.LATE and now_s > first.latest_s:
+                self._queue.pop(0)
+                first.standing = Standing.LATE
+                insort(self._queue, first)
+            elif self._num_inside < self._places_for(first, now_s):
+                self._queue.pop(0)
+                first.is_inside = True
+                self._num_inside += 1
+                first.let_in.set_result(None)
+                self._pace.record(first.limit_s, now_s)
+            else:
+                self._pace.begin(now_s)
+                return
+        self._pace.pause()
 
     def _count_before(self, deadline_s: float) -> int:
         keys = (Standing.IN_TIME, deadline_s)
@@ -200,25 +220,6 @@ class Gate:
         if not num_before:
             return 0.0
         return num_before / per_s if per_s else math.inf
-
-    def _let_in(self) -> None:
-        now_s = self._clock()
-        while self._queue:
-            first = self._queue[0]
-            if first.standing is not Standing.LATE and now_s > first.latest_s:
-                self._queue.pop(0)
-                first.standing = Standing.LATE
-                insort(self._queue, first)
-            elif self._num_inside < self._places_for(first, now_s):
-                self._queue.pop(0)
-                first.is_inside = True
-                self._num_inside += 1
-                first.let_in.set_result(None)
-                self._pace.record(first.limit_s, now_s)
-            else:
-                self._pace.begin(now_s)
-                return
-        self._pace.pause()
 
     def _places_for(self, ticket: Ticket, now_s: float) -> int:
         if ticket.standing is not Standing.IN_TIME:

@@ -25,7 +25,7 @@ def measure(
 
     A request may have several prompts, all measured before the first is let in. What is measured
     after that (the steps of a beam search, whose prompts grow with the answer) changes neither its
-    deadline nor its blocks, and is not refused: the answer is under way.
+    deadline nor its cost, and is not refused: the answer is under way.
 
     Args:
         control: Admission control.
@@ -40,23 +40,17 @@ def measure(
     cost = control.costs.measure(visit.owners, tokens, salt, max_tokens)
     known, is_waiting = visit.cost, visit.entered_s is None
     if known is None:
-        visit.cost = replace(cost)
-    else:
-        known.include(cost, with_blocks=is_waiting)
-    if known is None or is_waiting:
-        uncached = cost.uncached if known is None else known.uncached
-        limit_s = visit.late_s - visit.arrived_s
-        visit.due_s = visit.late_s + control.longer_s(limit_s, uncached)
+        known = visit.cost = replace(cost)
+    elif is_waiting:
+        known.include(cost)
+    limit_s = visit.late_s - visit.arrived_s
+    visit.due_s = visit.late_s + control.longer_s(limit_s, known.uncached)
     if cost.excess is not None and is_waiting:
         message = (
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "
             f"{cost.excess} tokens here (context_tokens); shorten the prompt"
         )
-        try:
-            control.refuse(visit.slo_class, _BAD_REQUEST, "context_length", message, None)
-        except RefusedError:
-            control.refund(visit)
-            raise
+        control.refuse(visit, _BAD_REQUEST, "context_length", message, None)
     if control.config.mode is not ControlMode.ACT:
         cost.max_tokens, cost.draft_tokens = max_tokens, None
     return cost
@@ -96,9 +90,8 @@ def give_up_share(control: AdmissionControl, visit: Visit) -> RefusedError:
 
 
 def _refuse_share(control: AdmissionControl, visit: Visit, message: str) -> RefusedError:
-    control.refund(visit)
-    control.counts.refused[visit.slo_class, "kv_share"] += 1
-    return RefusedError(TOO_MANY_REQUESTS, "kv_share", message, control.longest_wait_s(visit))
+    wait_s = control.longest_wait_s(visit)
+    return control.turn_away(visit, TOO_MANY_REQUESTS, "kv_share", message, wait_s)
 
 
 def _name_owners(owners: Sequence[Owner]) -> str:

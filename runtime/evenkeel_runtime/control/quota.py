@@ -69,7 +69,8 @@ class Account:
             self.requests.level -= 1
 
     def refund(self) -> None:
-        """Refund a request that was refused for a reason other than its quota."""
+        """Undo `begin` for a request that is refused."""
+        self.active -= 1
         if self.requests is not None:
             self.requests.level = min(self.requests.per_minute, self.requests.level + 1)
 

@@ -43,8 +43,8 @@ class Visit:
         due_s: Its deadline at the gate.
         tenant: Its tenant; empty if none.
         session: Its session.
-        accounts: The accounts whose quota it uses.
-        is_overdrawn: Whether one of them is exhausted, which a dry run lets pass.
+        accounts: The accounts whose quota it uses; none once it is refused.
+        is_refused: Whether it was refused, or would have been in a dry run, which serves it.
         owners: Its tenant, session and route, whose limits apply.
         cost: What its prompt costs; None before vLLM has rendered it.
         claim: What it holds of its owners' shares of the KV cache.
@@ -54,7 +54,8 @@ class Visit:
         queued_s: When it began to wait there; None if it did not have to.
         gate_s: How long it waited; set once its turn has come.
         entered_s: When its turn came; None before.
-        is_streamed: Whether its first token can be observed; None before the engine has it.
+        is_streamed: Whether its answer is streamed, so that its first token can be observed; set
+            when the engine gets it.
         has_first_token: Whether its first token was observed.
     """
 
@@ -64,8 +65,8 @@ class Visit:
     due_s: float
     tenant: str
     session: str | None
-    accounts: list[Account]
-    is_overdrawn: bool = False
+    accounts: list[Account] = field(default_factory=list)
+    is_refused: bool = False
     owners: tuple[Owner, ...] = ()
     cost: PromptCost | None = None
     claim: Claim | None = None
@@ -74,7 +75,7 @@ class Visit:
     queued_s: float | None = None
     gate_s: float = 0.0
     entered_s: float | None = None
-    is_streamed: bool | None = None
+    is_streamed: bool = False
     has_first_token: bool = False
     keeps_order: bool = False
 

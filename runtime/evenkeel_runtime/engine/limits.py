@@ -52,7 +52,7 @@ class DraftLimits:
 
 
 class StepLimiter:
-    """Caps the tokens of one prompt per step while control asks for it.
+    """Caps the tokens of one prompt per step while control asks for it and vLLM may split prompts.
 
     Args:
         scheduler: vLLM's scheduler; its own settings are restored once control lifts the limit.
@@ -70,6 +70,9 @@ class StepLimiter:
         self._known = b""
         self._threshold: int = scheduler.scheduler_config.long_prefill_token_threshold
         self._is_adaptive: bool = scheduler.adaptive_long_prefill_threshold
+        # vLLM cuts a prompt at its threshold even if the model can only take prompts whole
+        # (v1/core/sched/scheduler.py), and CLS and mean pooling then fail in the engine.
+        self._is_chunked: bool = scheduler.scheduler_config.enable_chunked_prefill
 
     @property
     def limits(self) -> EngineLimits:
@@ -85,7 +88,7 @@ class StepLimiter:
         limits = self._in_force = decode_limits(written)
         scheduler = self._scheduler
         config = scheduler.scheduler_config
-        is_capped = limits.prefill_ratio < 1
+        is_capped = limits.prefill_ratio < 1 and self._is_chunked
         # vLLM's adaptive threshold would override the cap at low load.
         scheduler.adaptive_long_prefill_threshold = self._is_adaptive and not is_capped
         if not is_capped:

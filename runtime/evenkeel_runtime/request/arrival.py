@@ -49,7 +49,7 @@ OPERATION_OF_PATH = {
     "/v1/audio/transcriptions": OPERATION_UNKNOWN,
     "/v1/audio/translations": OPERATION_UNKNOWN,
 }
-_MAX_KEPT_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
 _MAX_NAME_CHARS = 128
 _CHAT_PATH = "/v1/chat/completions"
 _MAX_COMPRESSED_BYTES = 1 << 18
@@ -71,10 +71,10 @@ class ArrivalMiddleware:
         if operation is None or hook is None:
             await self._app(scope, receive, send)
             return
-        headers = read_headers(scope["headers"])
-        if headers.malformed:
-            hook.recorder.count_malformed_headers(headers.malformed)
-        request = HttpRequest(operation, headers.caller, path=route_path(scope))
+        caller = read_headers(scope["headers"])
+        if caller.unreadable:
+            hook.recorder.count_malformed_headers(caller.unreadable)
+        request = HttpRequest(operation, caller, path=route_path(scope))
         exchange = _Exchange(hook, request, receive, send)
         token = CURRENT_REQUEST.set(request)
         try:
@@ -102,11 +102,8 @@ class _Exchange:
         self._send = send
         # Kept to name the error if the request fails, and to record content if that is enabled.
         self._answered = bytearray()
-        self._most_asked = content.MAX_BYTES if hook.records_content else _MAX_KEPT_BYTES
         # Without a session, earlier requests of the conversation are found by its messages.
         self._is_digested = request.operation == "chat" and request.caller.session_id is None
-        if self._is_digested:
-            self._most_asked = conversation.MAX_BYTES
         # With a response cache, the response head is held until the first bytes arrive: only then
         # is it known whether the cache or the engine answers.
         self._holds_start = hook.has_cache
@@ -122,7 +119,7 @@ class _Exchange:
             message = await self._compress(message, compressor)
         if message["type"] == "http.disconnect":
             self._hook.client_left(self._request)
-        elif len(self._request.body) < self._most_asked:
+        elif len(self._request.body) < conversation.MAX_BYTES:
             self._request.body += message.get("body", b"")
         return message
 
@@ -180,7 +177,7 @@ class _Exchange:
 
     def _is_answer_kept(self) -> bool:
         if (self._request.http_status or 0) >= 400:
-            return len(self._answered) < _MAX_KEPT_BYTES
+            return len(self._answered) < _MAX_ERROR_BYTES
         return self._hook.records_content and len(self._answered) < content.MAX_BYTES
 
     def keep_content(self) -> None:

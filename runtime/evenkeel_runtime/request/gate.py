@@ -22,6 +22,11 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 _CACHED_PATH = "/v1/chat/completions"
 # Prompts are rendered before these requests are admitted.
 _SIZED_PATHS = frozenset({_CACHED_PATH, "/v1/completions"})
+# vLLM checks API keys inside this middleware: such a caller may not be the tenant that it names.
+_NOT_ALLOWED = (401, 403)
+# What vLLM streams before the engine has answered: keep-alive comments, and the first events of a
+# response (entrypoints/openai/responses/serving.py), each in a message of its own.
+_NO_TOKEN = (b":", b"event: response.created\n", b"event: response.in_progress\n")
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -182,7 +187,7 @@ class _Waiting:
 
 
 def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
-    """Wrap `send` to detect the first bytes of a streamed answer."""
+    """Wrap `send` to detect the first token of a streamed answer, and refused callers."""
     is_stream = False
 
     def watched(message: Message) -> Awaitable[None]:
@@ -190,7 +195,9 @@ def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
         if not visit.has_first_token:
             if message["type"] == "http.response.start":
                 is_stream = message["status"] == 200 and _is_event_stream(message)
-            elif is_stream and message.get("body"):
+                if message["status"] in _NOT_ALLOWED:
+                    control.refund(visit)
+            elif is_stream and (body := message.get("body")) and not body.startswith(_NO_TOKEN):
                 control.record_first_token(visit)
         return send(message)
 

@@ -1,14 +1,12 @@
 """Reads the caller's identity and trace context from HTTP headers.
 
-A malformed header is ignored and reported by name so that it can be counted; it never fails its
-request.
+A malformed header is ignored and named in `Caller.unreadable`; it never fails its request.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from evenkeel.spans import (
     HEADER_KNOWLEDGE,
@@ -56,15 +54,7 @@ _KNOWN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReadHeaders:
-    """The caller, and the names of malformed headers."""
-
-    caller: Caller
-    malformed: tuple[str, ...] = ()
-
-
-def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     """Read the ASGI `headers` of one request; names are lower case, as ASGI gives them.
 
     If a header is repeated, the first value is used; only `tracestate` may be split over several
@@ -85,7 +75,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
         else:
             seen.setdefault(name, value)
     if not seen and not malformed:
-        return ReadHeaders(Caller())
+        return Caller()
 
     fields = {field: seen.get(header) for header, field in _FIELD_OF_HEADER.items()}
     for header in HEADERS_SESSION_OTHERS:
@@ -107,8 +97,13 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
         knowledge = parse_knowledge(seen[HEADER_KNOWLEDGE])
         if knowledge is None:
             malformed.append(HEADER_KNOWLEDGE)
-    caller = Caller(**fields, parent=parent, trace_state=trace_state, knowledge=knowledge)
-    return ReadHeaders(caller, tuple(malformed))
+    return Caller(
+        **fields,
+        parent=parent,
+        trace_state=trace_state,
+        knowledge=knowledge,
+        unreadable=tuple(malformed),
+    )
 
 
 def parse_knowledge(value: str) -> tuple[str, ...] | None:

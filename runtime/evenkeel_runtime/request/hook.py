@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+from evenkeel.spans import HEADER_TENANT
 from evenkeel_runtime.request.recorder import Recorder
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
@@ -22,6 +24,7 @@ from evenkeel_runtime.request.trace import (
     observe_run,
 )
 from evenkeel_runtime.request.why import WhyClient
+from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.drafts import TENANT_KEY
 
 if TYPE_CHECKING:
@@ -53,14 +56,14 @@ class EngineReader:
         record_output: Records one output of a run and returns its number of tokens.
         read_engine: Reads a finished run.
         find_times: Returns the engine's timestamps of a running request by its id.
-        find_beam_search: Returns the id of the beam search that a run belongs to, by run id.
+        find_beam_search: Returns the id of the beam search that a run belongs to, if any.
     """
 
     is_streamed: Callable[[Any], bool]
     record_output: Callable[[EngineRun, Any], int]
     read_engine: ReadEngine
     find_times: Callable[[str], list[EngineTimes]]
-    find_beam_search: Callable[[str], str | None]
+    find_beam_search: Callable[[EngineRun], str | None]
 
 
 class RequestHook:
@@ -124,6 +127,7 @@ class RequestHook:
             cache_salt=cache_salt,
             cache={} if request is None else dict(request.compression),
         )
+        run.beam_search = self._reader.find_beam_search(run)
         if (getattr(params, "n", 1) or 1) > 1:
             # Their outputs take turns.
             run.kept = deque(maxlen=0)
@@ -226,14 +230,14 @@ class RequestHook:
 
     def _record_beam_search(self, runs: list[EngineRun], end_ns: int) -> None:
         """Record the runs of a beam search as one request."""
-        beams = [run for run in runs if self._reader.find_beam_search(run.request_id) is not None]
+        beams = [run for run in runs if run.beam_search is not None]
         if not beams:
             return
         for run in beams:
             run.is_recorded = True
         each = [observe_run(run, end_ns, self._reader.read_engine) for run in beams]
         seen = each[0]
-        seen.request_id = self._reader.find_beam_search(seen.request_id) or seen.request_id
+        seen.request_id = beams[0].beam_search or seen.request_id
         seen.output_tokens = sum(beam.output_tokens or 0 for beam in each)
         last_times = [b.last_token_ns for b in each if b.last_token_ns is not None]
         seen.last_token_ns = max(last_times, default=None)
@@ -277,11 +281,16 @@ def name_tenant(run: EngineRun) -> None:
     """Say in the engine's parameters whose request it is.
 
     The engine drafts only from past answers of this tenant, and no tenant pays for our own replays.
-    Callers may send any parameters (`vllm_xargs`): a tenant in them is discarded.
+    A tenant that cannot be read is one of its own in each request. Callers may send any parameters
+    (`vllm_xargs`): a tenant in them is discarded.
     """
     if not hasattr(run.params, "extra_args"):
         return
-    tenant = None if run.request is None else run.request.caller.tenant
+    caller = Caller() if run.request is None else run.request.caller
+    tenant = caller.tenant
+    if HEADER_TENANT in caller.unreadable:
+        # No header can name it.
+        tenant = f"\0{uuid4().hex}"
     extra = {k: v for k, v in (run.params.extra_args or {}).items() if k != TENANT_KEY}
     if tenant is not None:
         extra[TENANT_KEY] = tenant

@@ -55,6 +55,7 @@ class EngineRun:
         submitted_ns: When it was submitted to the engine.
         is_at_gate: Whether control holds it before the engine.
         is_cut: Whether control allows a shorter answer than the client asked for.
+        beam_search: Id of the beam search of which it is one beam of one step; None otherwise.
         cache_salt: Isolates its prefix in vLLM's cache; None if shared.
         emission_ns: Time of each emission.
         emission_tokens: New tokens in each.
@@ -88,6 +89,7 @@ class EngineRun:
     submitted_ns: int | None = None
     is_at_gate: bool = False
     is_cut: bool = False
+    beam_search: str | None = None
     cache_salt: str | None = None
     has_started: bool = False
     is_recorded: bool = False
@@ -124,11 +126,13 @@ class EngineRun:
             self.kept = deque(maxlen=0)
         return self.answer
 
-    def count_tokens(self) -> int:
-        """Return its input and output tokens, as known from the outputs so far."""
-        prompt = getattr(self.last_output, "prompt_token_ids", None) or ()
-        output = sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
-        return len(prompt) + output
+    def count_prompt_tokens(self) -> int:
+        """Return its input tokens; 0 before its first output."""
+        return len(getattr(self.last_output, "prompt_token_ids", None) or ())
+
+    def count_output_tokens(self) -> int:
+        """Return its output tokens so far."""
+        return sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
 
 
 @dataclass(slots=True)
@@ -183,8 +187,15 @@ class HttpRequest:
     tool_calls_failed: int | None = None
 
     def count_tokens(self) -> int:
-        """Return the input and output tokens of its runs, as known from the outputs so far."""
-        return sum(run.count_tokens() for run in self.runs)
+        """Return the input and output tokens of its runs, as known from the outputs so far.
+
+        The prompt of a beam search counts once: the prompt of each further run is that of the first
+        and the answer so far.
+        """
+        prompts: dict[str | int, int] = {}
+        for run in self.runs:
+            prompts.setdefault(run.beam_search or id(run), run.count_prompt_tokens())
+        return sum(prompts.values()) + sum(run.count_output_tokens() for run in self.runs)
 
     def count_cached_tokens(self) -> int | None:
         """Return the prompt tokens that the engine found in its cache; None if unknown."""

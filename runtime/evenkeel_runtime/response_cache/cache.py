@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import time
@@ -35,11 +34,8 @@ from evenkeel_runtime.response_cache.hit_class import (
     judge,
     know,
 )
-from evenkeel_runtime.response_cache.neighbours import (
-    NearMiss,
-    Nearness,
-    Neighbours,
-)
+from evenkeel_runtime.response_cache.near_misses import NearMiss, NearMisses
+from evenkeel_runtime.response_cache.neighbours import Nearness, Neighbours
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
@@ -67,7 +63,6 @@ _NUM_DRAFTS = 3
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
 _COMPARISON_PAUSE_S = 0.05
-_NUM_NEAR_MISSES = 200
 
 
 class ResponseCache:
@@ -94,11 +89,11 @@ class ResponseCache:
         self.counts = CacheCounts()
         self.audit = audit
         self.modes = RouteModes(policy, audit)
-        self.near_misses: deque[NearMiss] = deque(maxlen=_NUM_NEAR_MISSES)
+        self.near_misses = NearMisses()
         self.controls = Controls(self.counts, audit, clock)
         self.index = Neighbours()
         self._backend = backend
-        self.deletions = Deletions(backend, self.index, self.counts, audit)
+        self.deletions = Deletions(backend, self.index, self.near_misses, self.counts, audit)
         self._encoder = encoder
         self._clock = clock
         self._embedder = (
@@ -125,6 +120,8 @@ class ResponseCache:
     def configure(self, policy: CachePolicy) -> None:
         """Apply a changed file; the backend and the encoder stay as they are."""
         self.policy = policy
+        if not policy.shows_texts:
+            self.near_misses.hide_texts()
         self.modes.configure(policy)
         self.controls.configure(policy)
 
@@ -249,7 +246,7 @@ class ResponseCache:
             question=question.text if shows else None,
             other=near.entry.question if shows else None,
         )
-        self.near_misses.append(miss)
+        self.near_misses.add(miss, [*question.tags, *near.entry.subjects])
         return miss
 
     async def compare_answers(self, answer: str, other: str, tries: int = 1) -> bool | None:

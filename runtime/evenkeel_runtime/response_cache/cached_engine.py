@@ -39,6 +39,7 @@ from evenkeel_runtime.response_cache.replays import EngineCall, PendingReplay, R
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
+from evenkeel_runtime.response_cache.weights import Weights
 from evenkeel_runtime.wire.cause import Cause
 
 logger = logging.getLogger(__name__)
@@ -73,8 +74,8 @@ class CachedEngine:
         self.cache = cache
         self._hook = hook
         self._engine = engine
-        self._model = vllm_outputs.describe_model(engine)
-        cache.controls.load(self._model)
+        self._weights = Weights(engine)
+        cache.controls.load(self._weights.model)
         self._user_words = cache.policy.user_words
         self._private = PrivateText(self._user_words)
         self._random = random_share
@@ -119,7 +120,8 @@ class CachedEngine:
         if request is None or request.path != "/v1/chat/completions":
             return Bypass("not_chat")
         sampling = vllm_outputs.read_sampling(call.params)
-        if sampling is None or vllm_outputs.find_prompt_tokens(call.prompt) is None:
+        rendered = vllm_outputs.read_prompt(call.prompt)
+        if sampling is None or rendered is None:
             return Bypass("not_text")
         if self._user_words != self.cache.policy.user_words:
             self._user_words = self.cache.policy.user_words
@@ -128,14 +130,15 @@ class CachedEngine:
             bytes(request.body),
             request.caller,
             sampling,
-            self._model,
+            self._weights.describe(call.options.get("lora_request")),
             self.cache.modes.policy,
             self._private,
+            rendered,
         )
 
     async def _answer(self, call: EngineCall, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
-        found, num_deletions = Lookup(), self.cache.deletions.count
+        found, gathered = Lookup(), Gathered(num_deletions=self.cache.deletions.count)
         drafted: list[CacheEntry] = []
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
@@ -152,7 +155,7 @@ class CachedEngine:
             if hit is not None:
                 yield hit
                 return
-        gathered, began = Gathered(), 0.0
+        began = 0.0
         outputs: Outputs | None = None
         try:
             await enter_engine(call.run, call.options)
@@ -179,7 +182,7 @@ class CachedEngine:
         # The response finishes meanwhile; the request's record waits for the result.
         learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
         call.run.learning = learning
-        self._in_background(self._keep(question, gathered, generation_s, learning, num_deletions))
+        self._in_background(self._keep(question, gathered, generation_s, learning))
 
     async def _learn(
         self,
@@ -227,9 +230,7 @@ class CachedEngine:
 
     def _serve(self, call: EngineCall, found: Lookup, layer: str, entry: CacheEntry) -> Any:
         run = call.run
-        tokens = vllm_outputs.find_prompt_tokens(call.prompt)
-        assert tokens is not None  # `_read` saw them.
-        output = vllm_outputs.make_hit(call.request_id, tokens, entry)
+        output = vllm_outputs.make_hit(call.request_id, call.prompt, entry)
         run.is_from_cache = True
         # A guard's objection that the evidence overrides is no reason.
         run.cache.pop(spans.CACHE_REASON, None)
@@ -244,9 +245,10 @@ class CachedEngine:
 
     async def _compare(self, question: Question, found: Lookup, gathered: Gathered) -> Details:
         """Compare the model's own answer with what the cache would have served."""
-        if gathered.finish_reason not in _KEPT_FINISHES:
-            return {}
         cache = self.cache
+        is_deleted = gathered.num_deletions != cache.deletions.count
+        if gathered.finish_reason not in _KEPT_FINISHES or is_deleted:
+            return {}
         if found.exact is not None:
             is_same = await cache.compare_answers(found.exact.text, gathered.text)
             if is_same is None:
@@ -284,14 +286,13 @@ class CachedEngine:
         gathered: Gathered,
         generation_s: float,
         learning: asyncio.Task[Lookup | None],
-        num_deletions: int,
     ) -> None:
         found = await learning
         counts, text = self.cache.counts, gathered.text
         is_off = self.cache.modes.as_now(question).policy.mode is HitMode.OFF
         if gathered.finish_reason not in _KEPT_FINISHES or not text:
             counts.not_kept["unfinished"] += 1
-        elif is_off or num_deletions != self.cache.deletions.count:
+        elif is_off or gathered.num_deletions != self.cache.deletions.count:
             # It began before the deletion, perhaps from what was to be deleted.
             counts.not_kept["route_off" if is_off else "deleted_meanwhile"] += 1
         elif self._private.find_personal(text) is not None:

@@ -8,6 +8,7 @@ from typing import Literal
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend
 from evenkeel_runtime.response_cache.counts import CacheCounts
+from evenkeel_runtime.response_cache.near_misses import NearMisses
 from evenkeel_runtime.response_cache.neighbours import Neighbours
 from evenkeel_runtime.response_cache.question import (
     route_tag,
@@ -27,19 +28,26 @@ class Deletions:
     Args:
         backend: Storage of the entries.
         index: The questions that can be compared.
+        near_misses: The near misses for review.
         counts: The cache's counters.
         audit: The audit log.
 
     Attributes:
         count: Deletions so far. An answer whose generation began at another count must not be
-            stored: it may be one of those that were to be deleted.
+            stored, nor its question be listed: it may be one of those that were to be deleted.
     """
 
     def __init__(
-        self, backend: Backend, index: Neighbours, counts: CacheCounts, audit: AuditLog
+        self,
+        backend: Backend,
+        index: Neighbours,
+        near_misses: NearMisses,
+        counts: CacheCounts,
+        audit: AuditLog,
     ) -> None:
         self._backend = backend
         self._index = index
+        self._near_misses = near_misses
         self._counts = counts
         self._audit = audit
         self.count = 0
@@ -64,6 +72,7 @@ class Deletions:
         """
         if kind == "all":
             self.count += 1
+            self._near_misses.delete(None)
             return await self._delete(await self._backend.find_all(), "flushed", kind, "")
         tag = route_tag(name) if kind == "route" else source_tag(kind, name)
         return await self._delete_tagged(tag, "flushed", kind, name)
@@ -71,6 +80,7 @@ class Deletions:
     async def _delete_tagged(self, tag: str, event: str, kind: str, name: str) -> int:
         # Before the search: what is stored from here on began before the deletion.
         self.count += 1
+        self._near_misses.delete(tag)
         return await self._delete(await self._backend.find_tagged(tag), event, kind, name)
 
     async def _delete(self, ids: Sequence[str], event: str, kind: str, name: str) -> int:

@@ -43,35 +43,6 @@ class Nearness:
     outcome: str
 
 
-@dataclass(slots=True)
-class NearMiss:
-    """A near hit that a guard objects to and that was not served, for human review.
-
-    Attributes:
-        at_s: When, Unix time.
-        route: The route in the cache file.
-        similarity: Cosine of the two questions.
-        lead: By how much it is nearer than the nearest question with another answer.
-        kind: The kind of its class (hit_class.py).
-        refused_by: The guard that objects.
-        entry_id: The stored answer.
-        question: The question; null without `shows_texts`.
-        other: The question of the stored answer, likewise.
-        was_same: Whether the model then gave the same answer, so the guard was too strict.
-    """
-
-    at_s: float
-    route: str
-    similarity: float
-    lead: float
-    kind: str
-    refused_by: str
-    entry_id: str
-    question: str | None
-    other: str | None
-    was_same: bool | None = None
-
-
 class Neighbours:
     """The index of all scopes, and the embeddings known so far; vectors have unit length."""
 

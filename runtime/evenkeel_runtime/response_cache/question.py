@@ -6,11 +6,18 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.embedding import MAX_TOKENS
+from evenkeel.spans import (
+    HEADER_ROUTE,
+    HEADER_SESSION,
+    HEADER_TENANT,
+    HEADERS_SESSION_OTHERS,
+)
 from evenkeel_runtime.response_cache.knowledge import find_knowledge
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import (
@@ -26,6 +33,8 @@ _NOT_IN_KEY = frozenset(
     "stream stream_options stream_interval user safety_identifier request_id session_id priority "
     "metadata store service_tier prompt_cache_key messages".split()
 )
+# Whose answer it is, what deletes it, and which policy applies.
+_NEEDED_HEADERS = frozenset((HEADER_TENANT, HEADER_SESSION, *HEADERS_SESSION_OTHERS, HEADER_ROUTE))
 _TOOL_KEYS = ("tools", "functions", "function_call")
 _TRANSFER_KEYS = ("kv_transfer_params", "ec_transfer_params", "mm_processor_kwargs")
 _VOLATILE = re.compile(
@@ -58,6 +67,19 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt as the engine receives it.
+
+    Attributes:
+        tokens: Its tokens.
+        text: Its text; None if the model's chat format is made of tokens from the start.
+    """
+
+    tokens: Sequence[int]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Bypass:
     """The request bypasses the cache; `reason` is counted."""
 
@@ -69,7 +91,7 @@ class Question:
     """A request that may be cached.
 
     Attributes:
-        id: Hash of everything that identifies an identical request.
+        id: Hash of everything that identifies an identical request, the rendered prompt included.
         scope: The same hash without the last message.
         text: The last message.
         is_comparable: Whether its text may be compared with others: short enough, and allowed by
@@ -134,6 +156,7 @@ def read_question(
     model: str,
     policy: CachePolicy,
     private: PrivateText,
+    rendered: Rendered | None = None,
 ) -> Question | Bypass:
     """Return the question of a chat request, or why it bypasses the cache.
 
@@ -141,10 +164,13 @@ def read_question(
         body: The request's JSON.
         caller: The caller.
         sampling: The sampling parameters.
-        model: Identifies the served weights, beyond the name the client uses.
+        model: Identifies the weights that answer, beyond the name the client uses.
         policy: The cache's.
         private: Judges texts.
+        rendered: The prompt; None if no engine renders it.
     """
+    if not _NEEDED_HEADERS.isdisjoint(caller.unreadable):
+        return Bypass("unreadable_header")
     route = policy.find_route(caller.route)
     if route.mode is HitMode.OFF:
         return Bypass("route_off")
@@ -186,12 +212,19 @@ def read_question(
     }
     if knowledge:
         common["knowledge"] = knowledge
+    frame = _find_frame(rendered, asked["messages"][-1]["content"])
+    if frame is not None:
+        common["frame"] = frame
+    # Without a frame, the prompt itself takes its place.
+    tokens = None if rendered is None or frame is not None else _hash_tokens(rendered.tokens)
     persons = (asked.get("user"), asked.get("safety_identifier"), caller.session_id)
     return Question(
-        id=_hash(["entry", common, last["content"]]),
+        id=_hash(["entry", common, last["content"], tokens]),
         scope=_hash(["scope", common]),
         text=last["content"],
-        is_comparable=route.semantic and len(last["content"]) <= MAX_QUESTION_CHARS,
+        is_comparable=route.semantic
+        and len(last["content"]) <= MAX_QUESTION_CHARS
+        and (frame is not None or rendered is None or rendered.text is None),
         tenant=tenant,
         policy=route,
         ttl_s=_find_ttl(route, policy, last["content"]),
@@ -248,6 +281,27 @@ def normalise_text(text: str) -> str:
     """Return a text with normalised characters and line ends, stripped of outer whitespace."""
     lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def _find_frame(rendered: Rendered | None, content: str | list[dict[str, Any]]) -> str | None:
+    """Return a hash of the prompt around the last message; None if it cannot be found in there.
+
+    The frame holds what the request does not name: the template, its defaults, the date.
+    """
+    if rendered is None or rendered.text is None:
+        return None
+    question = content if isinstance(content, str) else "\n".join(p["text"] for p in content)
+    for text in (question, question.strip()):
+        before, found, after = rendered.text.rpartition(text)
+        if found:
+            # Prompts are long: hash their bytes, not their JSON.
+            parts = (part.encode("utf-8", "surrogatepass") for part in (before, after))
+            return "".join(hashlib.sha256(part).hexdigest() for part in parts)
+    return None
+
+
+def _hash_tokens(tokens: Sequence[int]) -> str:
+    return hashlib.sha256(array("q", tokens).tobytes()).hexdigest()
 
 
 def _find_ttl(route: RoutePolicy, policy: CachePolicy, text: str) -> float:

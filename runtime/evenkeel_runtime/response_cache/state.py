@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from evenkeel_runtime.response_cache.backend import Size
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.neighbours import NearMiss
+from evenkeel_runtime.response_cache.near_misses import NearMiss
 from evenkeel_runtime.response_cache.serve_control import Evidence
 from evenkeel_runtime.response_cache.settings_file import HitMode
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.question import Question, Sampling
+from evenkeel_runtime.response_cache.question import Question, Rendered, Sampling
 
 # Where the speculation hook looks for the cache's draft.
 DRAFT_ARGUMENT = "evenkeel_draft"
@@ -44,16 +44,16 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else repr(value)
 
 
-def find_prompt_tokens(prompt: Any) -> list[int] | None:
-    """Return the tokens of a rendered text prompt; None for any other prompt."""
+def read_prompt(prompt: Any) -> Rendered | None:
+    """Return a rendered text prompt; None for any other prompt."""
     if not isinstance(prompt, Mapping) or prompt.get("type", "token") not in ("token", "tokens"):
         return None
     tokens = prompt.get("prompt_token_ids")
-    return list(tokens) if tokens is not None else None
+    return None if tokens is None else Rendered(tokens, prompt.get("prompt"))
 
 
-def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> Any:
-    """Return a cached answer as the single, final output of an engine run."""
+def make_hit(request_id: str, prompt: Mapping[str, Any], entry: CacheEntry) -> Any:
+    """Return a cached answer as the single, final output of an engine run with this prompt."""
     from vllm.outputs import CompletionOutput, RequestOutput
 
     completion = CompletionOutput(
@@ -68,7 +68,7 @@ def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> An
     return RequestOutput(
         request_id=request_id,
         prompt=None,
-        prompt_token_ids=prompt_tokens,
+        prompt_token_ids=list(prompt["prompt_token_ids"]),
         prompt_logprobs=None,
         outputs=[completion],
         finished=True,
@@ -86,12 +86,14 @@ class Gathered:
 
     Attributes:
         finish_reason: None until the run has ended.
+        num_deletions: Deletions from the cache before its question was read.
     """
 
     texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    num_deletions: int = 0
 
     @property
     def text(self) -> str:
@@ -154,10 +156,3 @@ def make_replay_options(engine: Any, options: Mapping[str, Any]) -> tuple[dict[s
     if has_priorities:
         kept["priority"] = _LAST_PRIORITY
     return kept, has_priorities
-
-
-def describe_model(engine: Any) -> str:
-    """Return what identifies the weights behind the served name."""
-    config = getattr(engine, "model_config", None)
-    parts = (getattr(config, name, None) for name in ("model", "revision", "dtype", "quantization"))
-    return "|".join(str(part) for part in parts)

@@ -118,11 +118,11 @@ async def _find_tenant(
         ),
     ] = None,
 ) -> str | None:
-    read = read_headers(request.scope["headers"])
-    if HEADER_TENANT in read.malformed:
+    caller = read_headers(request.scope["headers"])
+    if HEADER_TENANT in caller.unreadable:
         # Without a tenant, all requests are shown.
         raise HTTPException(400, f"{HEADER_TENANT} cannot be read")
-    return read.caller.tenant
+    return caller.tenant
 
 
 async def _refuse_browsers(request: Request) -> None:

@@ -27,6 +27,8 @@ class Caller:
     Attributes:
         knowledge: `name@version` of each source that the answer is made from, sorted by name; None
             if the header cannot be read.
+        unreadable: Names of the headers that cannot be read. Their fields are None as well, but
+            such a caller must not share what is kept apart by them.
     """
 
     tenant: str | None = None
@@ -38,3 +40,4 @@ class Caller:
     parent: TraceParent | None = None
     trace_state: str = ""
     knowledge: tuple[str, ...] | None = ()
+    unreadable: tuple[str, ...] = ()

@@ -72,7 +72,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
 @pytest.fixture
 def client(storage: Storage) -> Iterator[Any]:
     client = storage.connect()
-    for table in ("requests", "requests_1m", "requests_1h", "prices"):
+    for table in ("requests", "requests_1m", "requests_1h", "session_parts", "prices"):
         client.command(f"TRUNCATE TABLE {table}")
     storage.prices.use(None)
     yield client
@@ -81,7 +81,7 @@ def client(storage: Storage) -> Iterator[Any]:
 
 def insert(client: Any, *rows: Mapping[str, Any]) -> None:
     """Insert requests, and leave their costs to the defaults."""
-    usual = {"status": "ok", "sample_weight": 1.0, "time": MAY, "model": "big"}
+    usual = {"status": "ok", "sample_weight": 1.0, "time": MAY, "model": "big", "request_id": ""}
     columns = list({column: None for row in rows for column in usual | dict(row)})
     values = [[(usual | dict(row)).get(column) for column in columns] for row in rows]
     client.insert("requests", values, column_names=columns)
@@ -193,6 +193,53 @@ def test_a_period_is_priced_anew_in_requests_and_rollups(storage: Storage, clien
     storage.rollups.recount_costs("1")
     assert client.query(f"{sums} requests_1h").first_row == (13.0, 3.0, 3.0)
     assert client.query("SELECT DISTINCT currency FROM requests").result_rows == [("GBP",)]
+
+
+def test_sessions_cost_what_their_requests_do_after_a_period_is_priced_anew(
+    storage: Storage, client: Any
+) -> None:
+    million = {"input_tokens": 1_000_000, "output_tokens": 0, "source": "evenkeel", "trace_id": ""}
+    hour = dt.timedelta(hours=1)
+    insert(
+        client,
+        {**million, "session_id": "both", "tenant": "acme"},
+        {**million, "session_id": "both", "tenant": "acme", "time": MAY + hour},
+        {**million, "session_id": "late", "time": MAY + hour},
+        {**million, "trace_id": "t", "source": "openinference"},
+        {**million, "session_id": "free", "input_tokens": 0},
+        {**million, "session_id": "no price", "model": "nobody's"},
+        {**million, "session_id": "partly gone", "request_id": "deleted"},
+        {**million, "session_id": "partly gone"},
+    )
+    client.command("DELETE FROM requests WHERE request_id = 'deleted'")
+
+    def found() -> dict[str, Any]:
+        rows = client.query(
+            "SELECT session_id, cost, currency, num_requests, start, end, session_source"
+            " FROM sessions"
+        ).result_rows
+        return {name: (cost, currency) for name, cost, currency, *_ in rows} | {
+            "rest": sorted((name, *rest) for name, _, _, *rest in rows)
+        }
+
+    before = found()
+    assert {each[0] for name, each in before.items() if name != "rest"} == {None}
+    condition = "time < toDateTime64('2026-05-01 01:00:00', 9, 'UTC')"
+    for _ in range(2):
+        storage.prices.reprice(FILE, condition)
+        storage.rollups.recount_costs(condition)
+        assert found() == before | {
+            "both": (2.0, "EUR"), "t": (2.0, "EUR"), "free": (0.0, "EUR"),
+        }  # fmt: skip
+    dearer = FILE.model[1].model_copy(update={"input": 20})
+    francs = PriceFile(currency="CHF", model=(dearer,))
+    storage.prices.reprice(francs, "1")
+    for _ in range(2):
+        storage.rollups.recount_costs("1")
+        client.command("OPTIMIZE TABLE session_parts FINAL")
+        assert found() == before | {
+            "both": (40.0, "CHF"), "late": (20.0, "CHF"), "t": (20.0, "CHF"), "free": (0.0, "CHF"),
+        }  # fmt: skip
 
 
 def test_the_rollups_add_up_to_the_requests(storage: Storage, client: Any) -> None:

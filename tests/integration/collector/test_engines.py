@@ -12,6 +12,7 @@ from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.measures import MEASURES, MeasureKind
 from evenkeel.engines.metric_query import mapped_metrics, metric_parameters, sender_parameters
 from evenkeel.store import Store
+from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.engine.metrics import HISTOGRAMS, histogram_rows, state_rows
 from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, wait_for
 from tests.fixtures.engine_pages import (
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.integration
 # Both readings are in one interval of the queries.
 STEP_S = 600
 NOW_NS = (time.time_ns() // (STEP_S * SECOND) * STEP_S - STEP_S // 2) * SECOND
-RANGE = {"from_ms": NOW_NS // 10**6 - 600_000, "to_ms": NOW_NS // 10**6 + 60_000}
+WINDOW = Window(NOW_NS // 10**6 - 600_000, NOW_NS // 10**6 + 60_000, STEP_S)
+RANGE = {"from_ms": WINDOW.from_ms, "to_ms": WINDOW.to_ms}
 # Half of what was counted a minute ago came since.
 GROWTH = 0.5
 _SERIES = tuple(n for n, m in MEASURES.items() if m.kind is not MeasureKind.HISTOGRAM)
@@ -163,7 +165,7 @@ def test_the_engine_page_is_filled_by_what_an_engine_reports(store: Store, engin
     assert metrics is not None
     expected = {m for m in metrics.names if MEASURES[m].kind is not MeasureKind.HISTOGRAM}
     assert set(values_of(store, engine)) == expected
-    rows = state_rows([row for row in series(store) if row["engine"] == engine], STEP_S)
+    rows = state_rows([row for row in series(store) if row["engine"] == engine], WINDOW)
     for column in ("kv_live_ratio", "num_preempted"):
         is_there = any(row[column] is not None for row in rows)
         assert is_there == (column in metrics.names), f"{column} is absent, not 0"

@@ -41,19 +41,22 @@ def test_a_stored_run_promotes_and_the_command_rolls_back(tmp_path: Path) -> Non
         "unmeasured": gate("unmeasured", "could not measure"),
         "earlier": gate("earlier", ""),
         "other": gate("other", "better", **{"evenkeel.eval.candidate_text": "0123456789ab"}),
+        "forged": gate("forged", "no worse", **{"evenkeel.tenant": "acme"}),
         "passed": gate("passed", "no worse"),
     }
+    # A tenant's gate does not spoil a run either.
+    spoiling = gate("passed", "worse", **{"evenkeel.tenant": "acme"})
     with running_collector(tmp_path / "data", ("--prompts-dir", str(prompts))) as collector:
-        for attributes in runs.values():
+        for attributes in (*runs.values(), spoiling):
             body = trace_request(1, attributes, name="evenkeel.evaluation.run")
             assert post(collector, body.SerializeToString(), PROTOBUF).status_code == 200
-        wait_for(lambda: collector.rows("SELECT count() FROM eval_results") == [(len(runs),)])
+        wait_for(lambda: collector.rows("SELECT count() FROM eval_results") == [(len(runs) + 1,)])
         answers = {}
         for run_id in runs:
             order = {"prompt": "support", "version": digest(NEW), "run_id": run_id, "by": "ann"}
             answers[run_id] = httpx.post(f"{collector.http_url}/api/promote", json=order)
         assert {run_id: answer.status_code for run_id, answer in answers.items()} == {
-            "unmeasured": 400, "earlier": 400, "other": 400, "passed": 200
+            "unmeasured": 400, "earlier": 400, "other": 400, "forged": 400, "passed": 200
         }  # fmt: skip
         assert "could not measure" in answers["unmeasured"].text
         assert "run it again" in answers["earlier"].text

@@ -379,18 +379,11 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     # One query's totals must equal the evaluator's own.
     assert {name: whole[name] for name in causes} == pytest.approx(causes)
     found = {(r["dimension"], r["cohort"]): r for r in spent if r["dimension"]}
-    # The evaluator counts versions; the page names their prompt too.
-    prompts = {key: row for key, row in found.items() if key[0] == "prompt"}
-    versions = {key: row for key, row in cohorts.items() if key[0] == "prompt_version"}
-    assert found.keys() - prompts.keys() == cohorts.keys() - versions.keys()
-    for key in found.keys() - prompts.keys():
-        assert found[key]["total_sum"] == cohorts[key]["total_sum"]
-        assert found[key]["bad_sum"] == cohorts[key]["bad_sum"]
-    assert {cohort.partition("@")[2] for _, cohort in prompts} == {v for _, v in versions}
-    for column in ("total_sum", "bad_sum"):
-        assert sum(r[column] for r in prompts.values()) == pytest.approx(
-            sum(r[column] for r in versions.values())
-        )
+    assert any(dimension == "prompt" for dimension, _ in found)
+    assert found.keys() == cohorts.keys()
+    for key in found:
+        assert found[key]["total_sum"] == pytest.approx(cohorts[key]["total_sum"])
+        assert found[key]["bad_sum"] == pytest.approx(cohorts[key]["bad_sum"])
     # Corrected time is excluded as if it were outside the range.
     sums = [
         {(r["dimension"], r["cohort"]): (r["num_events"], r["num_bad"]) for r in rows}

@@ -144,6 +144,14 @@ def test_a_secret_on_the_command_line_is_masked_and_warned_about(
     assert "hunter" not in err + loaded.describe()
 
 
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e400"])
+def test_numbers_are_finite(number: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kinds\.share from flag: .* finite number"):
+        load_flags(f"--kinds-share={number}")
+    with pytest.raises(ConfigurationError, match=r"kinds\.share from environment"):
+        load(Kinds, {}, {"EVENKEEL_KINDS_SHARE": number})
+
+
 @pytest.mark.parametrize("source", ["flag", "environment", "evenkeel.toml"])
 def test_every_source_may_name_the_file_of_a_secret(
     tmp_path: Path, source: str, capsys: pytest.CaptureFixture[str]

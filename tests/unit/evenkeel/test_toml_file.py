@@ -66,6 +66,13 @@ limits = [
             id="a secret is not shown",
         ),
         pytest.param("size", " is not TOML: ", id="not TOML"),
+        pytest.param(
+            ROUTES.replace("2,", "-inf,"),
+            ":9: route.1.limits.1 is -inf, expected a finite number",
+            id="infinite",
+        ),
+        pytest.param("size = nan", ":1: size is nan, expected a finite number", id="no number"),
+        pytest.param("size = 1e400", ":1: size is inf, expected a finite number", id="too large"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, message: str) -> None:

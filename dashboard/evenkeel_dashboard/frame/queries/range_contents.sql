@@ -1,8 +1,9 @@
 -- Number of requests in a range, in total and per model, and the values to filter by: most frequent
 -- first, without absent values.
+WITH if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS weight
 SELECT
-    sum(sample_weight) AS num_requests,
-    sumMap(map(toString(model), toFloat64(sample_weight))) AS num_by_model,
+    sum(weight) AS num_requests,
+    sumMap(map(toString(model), toFloat64(weight))) AS num_by_model,
     topK(50)(model) AS models,
     topK(50)(tenant) AS tenants,
     topK(50)(concat(prompt_name, '@', prompt_version)) AS prompts,

@@ -1,7 +1,8 @@
 -- Tokens computed for nothing in a range, by cause, and all other tokens computed. Evicted prompt tokens
 -- that were computed again are in the spans, the rest in the requests. Only a slice of each period is
 -- read, and sums are scaled to the whole.
-WITH sample_weight * {period_s:UInt32} / {slice_s:UInt32} AS weight
+WITH if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)
+    * {period_s:UInt32} / {slice_s:UInt32} AS weight
 SELECT
     sum(weight * ifNull(wasted_tokens, 0)) AS client_left,
     sum(weight * greatest(0, toInt64(ifNull(drafted_tokens, 0)) - toInt64(ifNull(accepted_tokens, 0))))

@@ -5,8 +5,9 @@ WITH rates AS
 (
     SELECT
         model,
-        quantileExactInclusiveIf(0.5)(
+        quantileExactWeightedInterpolatedIf(0.5)(
             ifNull(prefill_s / nullIf(input_tokens - cached_tokens, 0), 0),
+            toUInt32(round(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1))),
             input_tokens > cached_tokens + 64 AND prefill_s > 0) AS token_s
     FROM requests
     WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
@@ -14,7 +15,8 @@ WITH rates AS
         AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     GROUP BY model
 ),
-sample_weight * {period_s:UInt32} / {slice_s:UInt32} AS weight
+if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)
+    * {period_s:UInt32} / {slice_s:UInt32} AS weight
 SELECT
     multiIf(
         {dimension:String} = 'tenant', ifNull(toString(tenant), 'none'),

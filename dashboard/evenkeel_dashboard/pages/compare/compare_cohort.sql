@@ -1,18 +1,32 @@
 -- Mean properties of a cohort's requests, which may explain why it is slower than another.
+-- Weighting maps takes several times as long, so it is done only if a request weighs more than 1:
+-- `is_sampled` is a constant.
+WITH
+    if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS weight,
+    (
+        SELECT countIf(sample_weight > 1) > 0
+        FROM requests
+        WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+            AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    ) AS is_sampled,
+    sumMap(mapApply((cause, seconds) -> (cause, weight), ledger)) AS ledger_weights
 SELECT
-    sum(sample_weight) AS num_requests,
-    avgOrNull(queue_s) AS queue_s,
-    avgOrNull(prefill_s) AS prefill_s,
-    avgOrNull(decode_s) AS decode_s,
-    avgOrNull(stall_s) AS stall_s,
-    avgOrNull(input_tokens) AS input_tokens,
-    avgOrNull(cached_tokens) AS cached_tokens,
-    avgOrNull(output_tokens) AS output_tokens,
-    sumIf(sample_weight, status = 'error') / nullIf(num_requests, 0) AS error_ratio,
-    sumIf(sample_weight, status = 'aborted') / nullIf(num_requests, 0) AS aborted_ratio,
-    sum(requests.cached_tokens) / nullIf(sum(requests.input_tokens), 0) AS cached_ratio,
-    sum(accepted_tokens) / nullIf(sum(drafted_tokens), 0) AS acceptance_rate,
-    avgMap(ledger) AS ledger_s
+    sum(weight) AS num_requests,
+    avgWeightedOrNull(requests.queue_s, weight) AS queue_s,
+    avgWeightedOrNull(requests.prefill_s, weight) AS prefill_s,
+    avgWeightedOrNull(requests.decode_s, weight) AS decode_s,
+    avgWeightedOrNull(requests.stall_s, weight) AS stall_s,
+    avgWeightedOrNull(requests.input_tokens, weight) AS input_tokens,
+    avgWeightedOrNull(requests.cached_tokens, weight) AS cached_tokens,
+    avgWeightedOrNull(requests.output_tokens, weight) AS output_tokens,
+    sumIf(weight, status = 'error') / nullIf(num_requests, 0) AS error_ratio,
+    sumIf(weight, status = 'aborted') / nullIf(num_requests, 0) AS aborted_ratio,
+    sum(requests.cached_tokens * weight) / nullIf(sum(requests.input_tokens * weight), 0) AS cached_ratio,
+    sum(accepted_tokens * weight) / nullIf(sum(drafted_tokens * weight), 0) AS acceptance_rate,
+    if(is_sampled,
+        mapApply((cause, seconds) -> (cause, seconds / ledger_weights[cause]),
+            sumMap(mapApply((cause, seconds) -> (cause, seconds * weight), ledger))),
+        avgMap(ledger)) AS ledger_s
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')

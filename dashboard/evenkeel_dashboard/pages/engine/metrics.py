@@ -10,6 +10,8 @@ from typing import Any
 from evenkeel.engines.engine_map import known_engines, title_of
 from evenkeel.engines.measures import MEASURES, MeasureKind
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.figures import time_ms
+from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.engine.model import COLUMNS, Row
 
 # What the series are read from, and the histograms.
@@ -39,14 +41,14 @@ _MEASURES_OF = {
 _SUMMED = ("num_running", "num_waiting", "num_preempted")
 
 
-def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
+def state_rows(rows: Sequence[Row], window: Window) -> list[dict[str, Any]]:
     """Return engines' metrics as rows of `COLUMNS`; None if no engine reported the value.
 
     Several engines are added up; their ratios are averaged.
 
     Args:
         rows: Of the query `engine_state_series`.
-        step_s: Width of an interval.
+        window: The range; a rate is that of the part of an interval inside it.
     """
     by_bucket: dict[Any, dict[str, dict[str, float]]] = {}
     for row in rows:
@@ -54,12 +56,17 @@ def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
         engines.setdefault(row["engine"], {}).setdefault(row["measure"], 0.0)
         engines[row["engine"]][row["measure"]] += row["value"]
     return [
-        {"bucket": bucket, **_combined(by_bucket[bucket].values(), step_s)}
+        {
+            "bucket": bucket,
+            **_combined(by_bucket[bucket].values(), window.covered_s(time_ms(bucket))),
+        }
         for bucket in sorted(by_bucket)
     ]
 
 
-def _combined(engines: Collection[Mapping[str, float]], step_s: int) -> dict[str, float | None]:
+def _combined(
+    engines: Collection[Mapping[str, float]], covered_s: float
+) -> dict[str, float | None]:
     def total(measure: str) -> float | None:
         found = [each[measure] for each in engines if measure in each]
         return sum(found) if found else None
@@ -70,7 +77,7 @@ def _combined(engines: Collection[Mapping[str, float]], step_s: int) -> dict[str
 
     def rate(measure: str) -> float | None:
         tokens = total(measure)
-        return None if tokens is None else tokens / step_s
+        return None if tokens is None else tokens / covered_s
 
     columns: dict[str, float | None] = dict.fromkeys(COLUMNS)
     return columns | {

@@ -3,41 +3,54 @@
 -- Means of phases cover requests that got a token. A step without requests has no row; a percentile or
 -- ratio without data is NULL. Rates divide by the part of a step inside the range, because the last
 -- step is still filling.
+-- Quantiles with weights take several times as long, so they are computed only if a request weighs more
+-- than 1: `is_sampled` is a constant.
+WITH
+    if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS weight,
+    (
+        SELECT countIf(sample_weight > 1) > 0
+        FROM requests
+        WHERE time >= fromUnixTimestamp64Milli(2 * {from_ms:Int64} - {to_ms:Int64}, 'UTC')
+            AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    ) AS is_sampled
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,
     if(bucket = 0, ({to_ms:Int64} - {from_ms:Int64}) / 1000,
         greatest(1, least({step_s:UInt32}, {to_ms:Int64} / 1000 - bucket))) AS covered_s,
-    sum(sample_weight) AS num_requests,
+    sum(weight) AS num_requests,
     num_requests / covered_s AS requests_per_s,
-    sumIf(sample_weight, status = 'ok') / covered_s AS ok_per_s,
-    sumIf(sample_weight, status = 'error') / covered_s AS errors_per_s,
-    sumIf(sample_weight, status = 'aborted') / covered_s AS aborted_per_s,
-    sumIf(sample_weight, status = 'shed') / covered_s AS shed_per_s,
-    sumIf(sample_weight, status = 'error') / nullIf(num_requests, 0) AS error_ratio,
-    sumIf(sample_weight, status = 'aborted') / nullIf(num_requests, 0) AS aborted_ratio,
-    sumIf(sample_weight, status = 'shed') / nullIf(num_requests, 0) AS shed_ratio,
-    sum(output_tokens * sample_weight) / covered_s AS output_tokens_per_s,
-    sumIf(cached_tokens * sample_weight, isNotNull(input_tokens))
-        / nullIf(sumIf(input_tokens * sample_weight, isNotNull(cached_tokens)), 0)
+    sumIf(weight, status = 'ok') / covered_s AS ok_per_s,
+    sumIf(weight, status = 'error') / covered_s AS errors_per_s,
+    sumIf(weight, status = 'aborted') / covered_s AS aborted_per_s,
+    sumIf(weight, status = 'shed') / covered_s AS shed_per_s,
+    sumIf(weight, status = 'error') / nullIf(num_requests, 0) AS error_ratio,
+    sumIf(weight, status = 'aborted') / nullIf(num_requests, 0) AS aborted_ratio,
+    sumIf(weight, status = 'shed') / nullIf(num_requests, 0) AS shed_ratio,
+    sum(output_tokens * weight) / covered_s AS output_tokens_per_s,
+    sumIf(cached_tokens * weight, isNotNull(input_tokens))
+        / nullIf(sumIf(input_tokens * weight, isNotNull(cached_tokens)), 0)
         AS cached_token_ratio,
-    sum(accepted_tokens * sample_weight) / nullIf(sum(drafted_tokens * sample_weight), 0)
+    sum(accepted_tokens * weight) / nullIf(sum(drafted_tokens * weight), 0)
         AS acceptance_rate,
-    quantileExactInclusiveOrNull(0.50)(ttft_s) AS ttft_p50_s,
-    quantileExactInclusiveOrNull(0.95)(ttft_s) AS ttft_p95_s,
-    quantileExactInclusiveOrNull(0.99)(ttft_s) AS ttft_p99_s,
-    quantileExactInclusiveOrNull(0.50)(itl_p99_s) AS itl_p99_p50_s,
-    quantileExactInclusiveOrNull(0.95)(itl_p99_s) AS itl_p99_p95_s,
-    quantileExactInclusiveOrNull(0.99)(itl_p99_s) AS itl_p99_p99_s,
-    quantileExactInclusiveOrNull(0.50)(tpot_s) AS tpot_p50_s,
-    quantileExactInclusiveOrNull(0.95)(tpot_s) AS tpot_p95_s,
-    quantileExactInclusiveOrNull(0.99)(tpot_s) AS tpot_p99_s,
-    sumIf(sample_weight * queue_s, isNotNull(ttft_s))
-        / nullIf(sumIf(sample_weight, isNotNull(ttft_s) AND isNotNull(queue_s)), 0) AS queue_mean_s,
-    sumIf(sample_weight * prefill_s, isNotNull(ttft_s))
-        / nullIf(sumIf(sample_weight, isNotNull(ttft_s) AND isNotNull(prefill_s)), 0) AS prefill_mean_s,
-    sumIf(sample_weight * decode_s, isNotNull(ttft_s))
-        / nullIf(sumIf(sample_weight, isNotNull(ttft_s) AND isNotNull(decode_s)), 0) AS decode_mean_s,
+    arrayMap(value -> if(isNaN(value), NULL, value), if(is_sampled,
+        quantilesExactWeightedInterpolated(0.5, 0.95, 0.99)(ttft_s, toUInt32(round(weight))),
+        quantilesExactInclusive(0.5, 0.95, 0.99)(ttft_s))) AS ttft,
+    ttft[1] AS ttft_p50_s, ttft[2] AS ttft_p95_s, ttft[3] AS ttft_p99_s,
+    arrayMap(value -> if(isNaN(value), NULL, value), if(is_sampled,
+        quantilesExactWeightedInterpolated(0.5, 0.95, 0.99)(itl_p99_s, toUInt32(round(weight))),
+        quantilesExactInclusive(0.5, 0.95, 0.99)(itl_p99_s))) AS itl_p99,
+    itl_p99[1] AS itl_p99_p50_s, itl_p99[2] AS itl_p99_p95_s, itl_p99[3] AS itl_p99_p99_s,
+    arrayMap(value -> if(isNaN(value), NULL, value), if(is_sampled,
+        quantilesExactWeightedInterpolated(0.5, 0.95, 0.99)(tpot_s, toUInt32(round(weight))),
+        quantilesExactInclusive(0.5, 0.95, 0.99)(tpot_s))) AS tpot,
+    tpot[1] AS tpot_p50_s, tpot[2] AS tpot_p95_s, tpot[3] AS tpot_p99_s,
+    sumIf(weight * queue_s, isNotNull(ttft_s))
+        / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(queue_s)), 0) AS queue_mean_s,
+    sumIf(weight * prefill_s, isNotNull(ttft_s))
+        / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(prefill_s)), 0) AS prefill_mean_s,
+    sumIf(weight * decode_s, isNotNull(ttft_s))
+        / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(decode_s)), 0) AS decode_mean_s,
     toUnixTimestamp64Milli(maxOrNull(time)) AS newest_ms
 FROM evenkeel.requests
 WHERE time >= fromUnixTimestamp64Milli(2 * {from_ms:Int64} - {to_ms:Int64})

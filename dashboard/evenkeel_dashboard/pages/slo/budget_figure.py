@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from evenkeel.durations import format_duration
 from evenkeel.slo.model import Slo
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.figures import Line, Scale, lines
@@ -29,6 +28,7 @@ from evenkeel_dashboard.pages.slo.model import (
     calendar_step_s,
     outside,
     partly_in,
+    period_start_ms,
     whole_minutes,
     without,
 )
@@ -38,13 +38,15 @@ _LOWEST = -100.0
 
 def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
     """Draw the burn-down and the calendar of the period that ends with the window."""
-    period_ms = int(slo.scaled_period_s * 1000)
     to_ms = window.to_ms
-    width_s = step_s(period_ms / 1000)
-    has_calendar = period_ms >= 2 * DAY_MS
+    from_ms = period_start_ms(slo, to_ms)
+    width_s = step_s((to_ms - from_ms) / 1000)
+    has_calendar = to_ms - from_ms >= 2 * DAY_MS
     if has_calendar:
-        width_s = calendar_step_s(width_s, to_ms - period_ms, to_ms)
-    from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
+        width_s = calendar_step_s(width_s, from_ms, to_ms)
+    if slo.calendar is None:
+        # Whole buckets; a calendar period begins within one, but has no event from before.
+        from_ms = from_ms // (width_s * 1000) * width_s * 1000
     period = Window(from_ms, to_ms, width_s)
     # A bucket may be hours wide; only its corrected minutes are excluded.
     whole, parts = partly_in(whole_minutes(spans_ms, from_ms, to_ms), width_s * 1000)
@@ -89,7 +91,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         ticks = round_ticks(_LOWEST, figure.top, "%", 4)
         lowest = f"−{wording.percent(-min(left))}"
         figure.y_ticks = [(_LOWEST, lowest), *(t for t in ticks if t[0] > _LOWEST)]
-    words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
+    words = f"of {slo.current_period}: {_state_words(left)}"
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)
         words += f"; {wording.count(bad)} bad of {wording.count(total)}"

@@ -21,7 +21,12 @@ from evenkeel_dashboard.pages.slo.data import (
     read_corrections,
     read_draft,
 )
-from evenkeel_dashboard.pages.slo.model import draft, draft_targets, draft_thresholds_s
+from evenkeel_dashboard.pages.slo.model import (
+    choices,
+    draft,
+    draft_targets,
+    draft_thresholds_s,
+)
 
 
 def show_draft(selection: Selection, slo: Slo) -> None:
@@ -36,8 +41,8 @@ def show_draft(selection: Selection, slo: Slo) -> None:
         )
         with st.container(horizontal=True, gap="large"):
             threshold_s = _choose_threshold(slo)
-            targets = {wording.percent(float(t)): t for t in draft_targets(slo)}
-            own = wording.percent(float(slo.target))
+            targets = choices(draft_targets(slo), slo.target, _target_words)
+            own = _target_words(slo.target)
             target = targets[slide("draft_target", "target", list(targets), own)]
         tried = draft(slo, threshold_s, target)
         # The replay judges all requests again, so it runs only on demand.
@@ -72,8 +77,12 @@ def _choose_threshold(slo: Slo) -> float | None:
     own_s = slo.indicator.threshold_s
     if own_s is None:
         return None
-    limits = {wording.seconds(value): value for value in draft_thresholds_s(slo)}
+    limits = choices(draft_thresholds_s(slo), own_s, wording.seconds)
     return limits[slide("draft_limit", "limit", list(limits), wording.seconds(own_s))]
+
+
+def _target_words(target: Fraction) -> str:
+    return wording.percent(float(target))
 
 
 def _row(
@@ -90,7 +99,7 @@ def _row(
         Cell(name),
         Cell(wording.seconds(threshold_s) if threshold_s is not None else "–", is_number=True),
         Cell(wording.percent(float(target)), is_number=True),
-        Cell(wording.percent(found.sli), is_number=True),
+        Cell(wording.percent_of_target(found.sli, float(target)), is_number=True),
         Cell(
             budget_words(left),
             is_number=True,

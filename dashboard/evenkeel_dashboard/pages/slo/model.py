@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.model import SESSIONS, Slo
@@ -16,6 +16,7 @@ from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.zones import in_zone
 
 Row = Mapping[str, Any]
+Choice = TypeVar("Choice")
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
@@ -153,6 +154,16 @@ def budget_line(
     return [*points, point(drawn_to_ms or from_ms, None), point(to_ms, None)]
 
 
+def period_start_ms(slo: Slo, to_ms: int) -> int:
+    """Return the start of the period whose budget is evaluated, if it ends at `to_ms`.
+
+    At the end of a calendar period that is the period which ends, not the one that begins.
+    """
+    if slo.calendar is None:
+        return to_ms - int(slo.scaled_period_s * 1000)
+    return slo.calendar.start_ns(to_ms * 10**6 - 1) // 10**6
+
+
 def calendar_step_s(step_s: int, from_ms: int, to_ms: int) -> int:
     """Return the width of buckets that do not overlap two days of the shown zone.
 
@@ -223,6 +234,13 @@ def draft_thresholds_s(slo: Slo) -> list[float]:
 def draft_targets(slo: Slo) -> list[Fraction]:
     """Return targets to try, including the SLO's own."""
     return sorted({*(Fraction(text) for text in _DRAFT_TARGETS), slo.target})
+
+
+def choices(
+    values: Iterable[Choice], own: Choice, words: Callable[[Choice], str]
+) -> dict[str, Choice]:
+    """Return values by their words; words that several have mean the SLO's own, if it is one."""
+    return {words(value): value for value in values} | {words(own): own}
 
 
 def draft(slo: Slo, threshold_s: float | None, target: Fraction) -> Slo:

@@ -85,11 +85,19 @@ def ask_for_letter(messages: Turns, choices: Sequence[Any], right: int) -> dict[
     listed = "\n".join(f"{a}) {b}" for a, b in zip(letters, choices, strict=True))
     last = messages[-1]
     asked = f"{last['content']}\n\n{listed}\n\nAnswer with the letter alone."
-    # A and I are words too: "A good choice is B" does not choose A.
-    word = r"(?!\s+[a-z])" if letters[right] in "AI" else ""
-    said = r"(?i:(?:the\s+)?(?:correct\s+)?(?:answer|choice)(?:\s+is)?\s*:?\s*)?"
     return {
         "messages": [*messages[:-1], {**last, "content": asked}],
-        "reference": rf"^\W*{said}\W*{letters[right]}\b{word}",
+        "reference": _choosing(letters[right]),
         "scorer": "regex",
     }
+
+
+def _choosing(letter: str) -> str:
+    """Return an expression for answers that begin with a letter, or with "the answer is" and it."""
+    answer = r"(?:the\s+)?(?:correct\s+)?(?:answer|choice)"
+    chosen = rf"(?i:{answer}(?:\s+is)?\s*:?\s*)?\W*{letter}\b"
+    if letter not in "AI":
+        return rf"^\W*{chosen}"
+    # A and I are words too: "A good choice is B" does not choose A, but "A is correct" does.
+    word = r"(?!\s+(?!(?:is|because|since)\b)[a-z])"
+    return rf"^\W*(?:(?i:{answer}\s+is\s*:?\s*)\W*{letter}\b|{chosen}{word})"

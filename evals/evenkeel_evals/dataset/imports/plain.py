@@ -107,15 +107,18 @@ def plain_row(entry: Mapping[str, Any], offset: int = 0) -> Row:
     row: Row = {
         "id": entry.get("id"),
         **_asked(entry, offset),
-        "tags": [t.strip() for t in tags.split(",") if t.strip()]
-        if isinstance(tags, str)
-        else tags,
+        "tags": split_tags(tags) if isinstance(tags, str) else tags,
     }
     if entry.get("scorer"):
         row["scorer"] = entry["scorer"]
     if entry.get("cluster_id"):
         row["cluster_id"] = str(entry["cluster_id"])
     return row
+
+
+def split_tags(text: str) -> list[str]:
+    """Return the distinct tags of a list separated by commas."""
+    return list(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
 
 
 def _asked(entry: Mapping[str, Any], offset: int) -> Row:

@@ -21,6 +21,21 @@ pytestmark = pytest.mark.integration
 LEDGER = {"ttft.prefill.others": 1.5, "ttft.queue.seats": 0.3, "decode.decode.own": 0.2}
 
 
+COMPOSITE = """---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: mixed}}
+spec:
+  indicator:
+    composite:
+      - {{slo: chat}}
+      - {{indicator: {{metric: availability, select: {{{select}}}}}}}
+  objectives: [{{target: 0.99}}]
+  timeWindow: [{{duration: 30d, isRolling: true}}]
+---
+"""
+
+
 def insert_burn(client: Any) -> None:
     """Good requests, then bad ones that waited for another's prefill."""
     good = {"end_ns": NOW - 3 * S, "ledger": {"ttft.prefill.others": 0.1}}
@@ -78,6 +93,87 @@ def test_an_alert_says_what_changed_and_what_it_costs(client: Any, tmp_path: Pat
     fields = next(block["fields"] for block in blocks if "fields" in block)
     assert any("10 of 30" in field["text"] for field in fields)
     book.close()
+
+
+def versions(tenant: str, prompt: str, at_s: int, route: str = "/chat") -> list[dict[str, Any]]:
+    """Two versions of a tenant's prompt; the second came `at_s` seconds ago."""
+    of = {"tenant": tenant, "prompt_name": prompt, "route": route}
+    return [
+        of | {"end_ns": NOW - (at_s + back_s) * S, "prompt_version": version}
+        for version, back_s in (("v1", 3600), ("v2", 0))
+    ]
+
+
+def test_a_tenant_s_alert_is_not_about_others(client: Any, tmp_path: Path) -> None:
+    """Neither another tenant's or prompt's changes, nor the drift sentinel's, nor its runs."""
+    slow = [
+        {"end_ns": NOW - S // 2, "tenant": "acme", "prompt_name": "chat", "route": "/chat"} | SLOW
+    ]
+    insert(
+        client,
+        *({"prompt_version": "v2"} | each for each in slow * 10),
+        *versions("acme", "chat", 500),
+        *versions("acme", "search", 400, "/search"),
+        *versions("globex", "chat", 300),
+        *versions("globex", "secret", 200),
+        *versions("acme", "evenkeel-sentinel", 100),
+    )
+    insert_spans(
+        client,
+        (7200, instance("a", "1.4"), {"evenkeel.tenant": "acme"}),
+        (600, instance("b", "1.5"), {"evenkeel.tenant": "acme"}),
+        (60, instance("c", "1.6"), {"evenkeel.tenant": "globex"}),
+        (5, instance("c", "1.6"), {"evenkeel.cache.change": "1", "evenkeel.tenant": "globex"}),
+        (9, instance("b", "1.5"), {"evenkeel.cache.change": "2", "evenkeel.tenant": "acme"}),
+    )
+    client.insert(
+        "eval_results",
+        [
+            [
+                to_datetime(NOW - 90 * S),
+                "gate",
+                "ours",
+                "accuracy",
+                "pass",
+                {"evenkeel.tenant": "acme"},
+            ],
+            [to_datetime(NOW - 60 * S), "gate", "theirs", "accuracy", "regressed", {}],
+        ],
+        column_names=["time", "kind", "run_id", "gate", "verdict", "attributes"],
+    )
+    select = "tenant: acme, route: {matches: '/ch.*'}"
+    mixed = COMPOSITE.format(select=select) + slo_text(name="all")
+    evaluator(client, tmp_path, slo_text(select=select) + mixed).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    notes = {a.slo: a.details.annotations for a in book.alerts() if a.severity == "page"}
+    book.close()
+    assert notes["chat"]["prompt_change"].startswith("chat went from v1 to v2 at 2026-11-20T09:51:")
+    assert notes["mixed"]["prompt_change"] == notes["chat"]["prompt_change"]
+    assert notes["all"]["prompt_change"].startswith("secret went from v1 to v2")
+    assert "version 1.5 (before: 1.4)" in notes["chat"]["last_deploy"]
+    assert "version 1.6 (before: 1.5)" in notes["all"]["last_deploy"]
+    assert notes["chat"]["control_action"].startswith("cache: 2 at")
+    assert notes["all"]["control_action"].startswith("cache: 1 at")
+    assert notes["chat"]["eval_verdict"].startswith("run ours at")
+    assert notes["all"]["eval_verdict"].startswith("run theirs at")
+
+
+def test_versions_of_two_prompts_are_two_cohorts(client: Any, tmp_path: Path) -> None:
+    support = {"prompt_name": "support", "prompt_version": "2"}
+    chat = {"prompt_name": "chat", "prompt_version": "2"}
+    good = [{"end_ns": NOW - S} | prompt for prompt in (chat, chat, support)]
+    bad = [{"end_ns": NOW - S} | SLOW | support for _ in range(3)]
+    insert(client, *good, *bad)
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text())
+    (slo,) = read_slo_file(path).slos
+    rows = SloStore(client).evidence(query("slo_cohorts"), slo, NOW - 60 * S, NOW)
+    found = {(r["dimension"], r["cohort"]): (r["total_sum"], r["bad_sum"]) for r in rows}
+    assert found == {
+        ("model", "support"): (6, 3),
+        ("prompt", "support@2"): (4, 3),
+        ("prompt", "chat@2"): (2, 0),
+    }
 
 
 def test_missing_data_names_the_deploy_before_it(client: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from evenkeel.slo.backtest import replay
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, slo_parts
 from evenkeel.store import read_query
+from evenkeel.times import to_datetime
 from evenkeel_collector.commands.slo_burned import burned_text
 from evenkeel_collector.slo.corrections import Correction
 from evenkeel_collector.slo.history import count_buckets
@@ -76,6 +77,38 @@ def test_a_report_counts_events_firings_and_what_was_left_out(client: Any, tmp_p
     assert "Worst day: 2026-11-20, 3 of 4 bad, 75% of all bad events." in text
     assert "| maintenance | ann | <b>drained</b> |" in text
     assert "| still firing | page | queue: 1.60 s on average" in text
+
+
+def test_an_alert_that_ended_after_the_period_has_its_end(client: Any, tmp_path: Path) -> None:
+    changes = [
+        ("a", "firing", NOW - 3 * DAY),
+        ("a", "resolved", NOW - 3 * DAY + 3600 * S),
+        ("b", "firing", NOW - DAY - 60 * S),
+        ("b", "resolved", NOW - DAY + 60 * S),
+        ("c", "firing", NOW - DAY - 30 * S),
+        ("d", "firing", NOW - DAY + 30 * S),
+        ("d", "resolved", NOW - DAY + 90 * S),
+    ]
+    client.insert(
+        "alert_history",
+        [
+            [
+                *(to_datetime(at_ns), alert, "chat", "page", state),
+                to_datetime(at_ns) if state == "resolved" else None,
+            ]
+            for alert, state, at_ns in changes
+        ],
+        column_names=["time", "alert_id", "slo", "severity", "state", "ends_at"],
+    )
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text())
+    span = Span(NOW - 4 * DAY, NOW - DAY)
+    found = measure(Reader(client), read_slo_file(path), span)  # type: ignore[arg-type]
+    assert [firing.ended_ns for firing in found.results[0].firings] == [
+        NOW - 3 * DAY + 3600 * S,
+        NOW - DAY + 60 * S,
+        None,
+    ]
 
 
 def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) -> None:

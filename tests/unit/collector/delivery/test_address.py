@@ -24,6 +24,15 @@ from evenkeel_collector.delivery.address import AddressRefused, find_target, is_
         ("::ffff:127.0.0.1", True),
         ("64:ff9b::7f00:1", True),
         ("2002:7f00:1::", True),
+        ("64:ff9b::5db8:d822", False),
+        ("::127.0.0.1", True),
+        ("::93.184.216.34", True),
+        ("::ffff:0:a9fe:a9fe", True),
+        ("64:ff9b:1::a9fe:a9fe", True),
+        ("fec0::1", True),
+        ("ff02::1", True),
+        ("168.63.129.16", True),
+        ("::ffff:168.63.129.16", True),
     ],
 )
 def test_what_is_inside(address: str, inside: bool) -> None:

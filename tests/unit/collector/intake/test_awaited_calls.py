@@ -1,11 +1,13 @@
 """Calls known from events, until it is clear whether their spans come."""
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from evenkeel_collector.intake import awaited_calls
-from evenkeel_collector.intake.awaited_calls import AwaitedCalls
+from evenkeel_collector.intake.awaited_calls import AwaitedCalls, CallSettler
 from evenkeel_collector.intake.canonical import AwaitedCall
 from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
 from tests.unit.collector.intake.test_otlp_logs import spans_of
@@ -84,3 +86,25 @@ def test_a_stored_event_gives_the_same_call(time_ns: int) -> None:
 @pytest.mark.parametrize("ids", [("0" * 32, "cd" * 8), ("ab" * 16, "0" * 16), ("ab", "cd" * 8)])
 def test_a_stored_event_whose_ids_are_none_gives_no_call(ids: tuple[str, str]) -> None:
     assert call_of_row(0, *ids, {"gen_ai.request.model": "m"}, {}) is None
+
+
+async def test_an_unforeseen_failure_does_not_end_the_looking() -> None:
+    looks = 0
+    has_looked_again = asyncio.Event()
+
+    def connect() -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            loop.call_soon_threadsafe(has_looked_again.set)
+        raise RuntimeError("unforeseen")
+
+    async def accept(*_: Any) -> None:
+        raise AssertionError
+
+    loop = asyncio.get_running_loop()
+    settler = CallSettler(AwaitedCalls(), accept, connect, look_every_s=0.01)
+    try:
+        await asyncio.wait_for(has_looked_again.wait(), 10)
+    finally:
+        await settler.close()

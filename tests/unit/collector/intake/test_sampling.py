@@ -279,3 +279,17 @@ def test_spans_that_are_no_requests_are_left() -> None:
     span.attributes.add(key="evenkeel.emission_time_s").value.double_value = 1.0
     assert Sampler(0.0).apply(message) == {}
     assert len(span.attributes) == 1
+
+
+def test_a_sampled_span_of_other_instrumentation_gets_the_senders_weight() -> None:
+    message = ExportTraceServiceRequest()
+    spans_ = message.resource_spans.add().scope_spans.add().spans
+    sampled = spans_.add(trace_id=HIGH, trace_state="ot=th:c")
+    sampled.attributes.add(key="gen_ai.operation.name").value.string_value = "chat"
+    own = spans_.add(trace_id=HIGH, trace_state="ot=th:c")
+    own.attributes.add(key=spans.SAMPLE_WEIGHT).value.double_value = 3.0
+    unsampled = spans_.add(trace_id=HIGH, trace_state="vendor=1")
+    assert Sampler(0.5).apply(message) == {}
+    assert values_of(sampled)[spans.SAMPLE_WEIGHT].double_value == 4.0
+    assert values_of(own)[spans.SAMPLE_WEIGHT].double_value == 3.0
+    assert not unsampled.attributes

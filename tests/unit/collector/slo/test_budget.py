@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -10,6 +11,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import Freeze, check_not_frozen, read_freezes, write_freezes
 from evenkeel.slo.arithmetic import Counts, Severity, budget_left_ratio
 from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
@@ -81,6 +83,15 @@ def test_a_step_holds_from_its_share_on(
     assert [c.labels["budget_spent"] for c in found] == ["50 %", "90 %", "100 %"]
     assert "prompt promotion is frozen" in found[2].describe()["description"]
     assert found[0].describe()["summary"] == "chat: 50 % of the error budget is spent"
+
+
+def test_an_alert_names_the_period_of_its_budget(slo: Slo) -> None:
+    monthly = replace(slo, calendar=Calendar(CalendarUnit.MONTH, ZoneInfo("Europe/Berlin")))
+    texts = [next(budget_conditions(each, verdict(50))).describe() for each in (slo, monthly)]
+    assert [text["description"] for text in texts] == [
+        "Of the budget of the last 30d, 50 % or more is spent.",
+        "Of the budget of this month, 50 % or more is spent.",
+    ]
 
 
 def test_without_events_nothing_changes(slo: Slo) -> None:

@@ -1,16 +1,20 @@
 """The sentences of a notification."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from evenkeel_collector.slo.background import nearest_change, worst_cohorts
+from evenkeel.slo.model import Indicator, Member, Metric, Slo
+from evenkeel.slo.selection import Filter, SelectOperator
+from evenkeel_collector.slo.background import changed_selections, nearest_change, worst_cohorts
 from evenkeel_collector.slo.evidence import (
     bad_by_prompt_size,
     bad_requests,
     budget_left,
     ledger_cause,
     top_cause,
+    window_link,
     worst_versions,
 )
 
@@ -160,3 +164,56 @@ def test_versions_of_one_score_do_not_hide_a_worse_one_of_many() -> None:
     assert told.startswith("support@v7: 60% bad of 200, the others 11%")
     assert len(told.split("; ")) == 3
     assert worst_versions([worse]) is None
+
+
+def test_what_changed_is_looked_for_where_the_slo_or_its_members_select() -> None:
+    chat = Indicator(
+        Metric.TTFT,
+        1.0,
+        {"tenant": "acme", "prompt_name": "chat", "prompt_version": "v2"},
+        filters=(
+            Filter("route", SelectOperator.NOT, ("/a", "/b")),
+            Filter("prompt_version", SelectOperator.MATCHES, ("v.*",)),
+        ),
+    )
+    other = Indicator(Metric.AVAILABILITY, None, {"tenant": "globex"})
+    members = tuple(Member(each, Fraction(1)) for each in (chat, other, chat))
+    both = Indicator(Metric.COMPOSITE, None, members=members)
+    first, second = changed_selections(Slo("both", "both", both, Fraction(1, 2), Fraction(1), ()))
+    assert (first["tenant"], first["prompt_name"], first["prompt_version"]) == ("acme", "chat", "")
+    assert (first["filter_column"], first["filter_excludes"]) == (["route"], [1])
+    assert (second["tenant"], second["prompt_name"]) == ("globex", "")
+
+
+LINKS = [
+    ({}, ""),
+    ({"model": "m", "tenant": "a b", "slo_class": "chat"}, "&model=m&tenant=a+b&slo_class=chat"),
+    ({"prompt_name": "chat", "prompt_version": "v2"}, "&prompt=chat%40v2"),
+    (
+        {"tenant": "acme", "route": "/chat", "engine": "vllm"},
+        "explore&tenant=acme&route=%2Fchat&engine=vllm",
+    ),
+    ({"prompt_name": "chat"}, ""),
+]
+
+
+@pytest.mark.parametrize(("select", "expected"), LINKS)
+def test_the_link_of_an_alert_selects_as_its_slo_does(
+    select: dict[str, str], expected: str
+) -> None:
+    page, and_, filters = expected.partition("&")
+    alone = Indicator(Metric.AVAILABILITY, None, select)
+    slo = Slo("chat", "chat", alone, Fraction(1, 2), Fraction(1), ())
+    link = window_link("http://board/", slo, 0, 60 * 10**9)
+    assert link.startswith(f"http://board/{page}?from=1970-01-01T00%3A00%3A00")
+    assert link.partition("&to=")[2].partition("&")[1:] == (and_, filters)
+
+
+def test_the_link_of_a_composite_has_what_all_members_select() -> None:
+    selects = ({"tenant": "acme", "route": "/chat"}, {"tenant": "acme", "model": "m"})
+    indicators = [Indicator(Metric.AVAILABILITY, None, select) for select in selects]
+    members = tuple(Member(each, Fraction(1)) for each in indicators)
+    both = Indicator(Metric.COMPOSITE, None, members=members)
+    link = window_link("http://board", Slo("b", "b", both, Fraction(1, 2), Fraction(1), ()), 0, 1)
+    assert link.startswith("http://board/?from=")
+    assert link.endswith("&tenant=acme")

@@ -47,3 +47,4 @@ def test_a_budget_and_its_period(window: str, budget: str, period: str, tmp_path
     (slo,) = read_slo_file(path).slos
     assert budget_text(slo, "EUR") == budget
     assert current_period(slo) == period
+    assert slo.current_period == period.removeprefix("in ")

@@ -34,6 +34,7 @@ def test_a_tenants_name_cannot_leave_its_quotes() -> None:
         ("spans=1", "not a duration"),
         ("spans=5m", "between 1h and 7300d"),
         ("spans=9000d", "between 1h and 7300d"),
+        ("acme/engine_steps=7d", "rows of engine_steps have no tenant; write engine_steps=7d"),
         ("spans=1d,spans=2d", "duplicates an earlier rule"),
         ("a/spans=1d,a/spans=2d", "duplicates an earlier rule"),
     ],

@@ -22,7 +22,9 @@ from evenkeel_dashboard.draw import wording
         pytest.param(2.312, "2.31 s", id="seconds"),
         pytest.param(95.0, "95 s", id="a minute and a half"),
         pytest.param(720, "12 min", id="minutes"),
+        pytest.param(150, "2.5 min", id="between two minutes"),
         pytest.param(9000, "2.5 h", id="hours"),
+        pytest.param(216_000, "2.5 d", id="days"),
         pytest.param(-0.2, "−200 ms", id="before"),
     ],
 )
@@ -44,6 +46,21 @@ def test_seconds(value: float | None, text: str) -> None:
 )
 def test_percent(value: float | None, text: str) -> None:
     assert wording.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "text"),
+    [
+        pytest.param(None, 0.99, "no data", id="nothing"),
+        pytest.param(0.98996, 0.99, "98.996%", id="as many digits as needed"),
+        pytest.param(0.9499, 0.95, "94.99%", id="a target without nines"),
+        pytest.param(0.949999999, 0.95, "<95%", id="missed by next to nothing"),
+        pytest.param(0.98, 0.99, "98%", id="told apart anyway"),
+        pytest.param(0.9500001, 0.95, "95%", id="met"),
+    ],
+)
+def test_a_missed_target_does_not_look_met(value: float | None, target: float, text: str) -> None:
+    assert wording.percent_of_target(value, target) == text
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,21 @@ def test_a_link_reproduces_a_fixed_range(begin_s: int, duration_s: int) -> None:
     assert Selection.from_params(selection.to_params()) == selection
 
 
+@pytest.mark.parametrize(
+    ("now_ms", "to_ms"),
+    [
+        pytest.param(BEGIN_MS + 600_999, BEGIN_MS + 600_000, id="to now, as a preset"),
+        pytest.param(BEGIN_MS + 1_000, BEGIN_MS + 60_000, id="a minute at least"),
+        pytest.param(BEGIN_MS - 3_600_000, BEGIN_MS + 60_000, id="all in the future"),
+    ],
+)
+def test_a_fixed_range_is_read_no_further_than_now(now_ms: int, to_ms: int) -> None:
+    fixed = Selection().narrowed(BEGIN_MS, END_MS)
+    read = fixed.window(now_ms)
+    assert (read.from_ms, read.to_ms) == (BEGIN_MS, to_ms)
+    assert fixed.to_params() == TIMES, "the link keeps the range"
+
+
 def test_a_preset_ends_now_and_a_fixed_range_does_not() -> None:
     assert Selection(preset="15m").window(END_MS + 999) == Window(END_MS - 900_000, END_MS, 5)
     fixed = Selection().narrowed(BEGIN_MS, END_MS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.engine.metrics import (
     histogram_rows,
     is_column_reported,
@@ -14,9 +17,13 @@ from evenkeel_dashboard.pages.engine.metrics import (
 )
 from evenkeel_dashboard.pages.engine.model import Load, load_of
 
+BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+BEGIN_MS = 1000 * round(BEGIN.timestamp())
+WINDOW = Window(BEGIN_MS, BEGIN_MS + 600_000, 60)
+
 
 def row(measure: str, value: float, label: str = "", engine: str = "vllm") -> dict[str, object]:
-    return {"bucket": 1, "engine": engine, "measure": measure, "label": label, "value": value}
+    return {"bucket": BEGIN, "engine": engine, "measure": measure, "label": label, "value": value}
 
 
 def test_metrics_become_the_same_columns() -> None:
@@ -31,16 +38,21 @@ def test_metrics_become_the_same_columns() -> None:
         row("prefix_queried_tokens", 100),
         row("prefix_hit_tokens", 25),
     ]
-    (found,) = state_rows(rows, 60)
+    (found,) = state_rows(rows, WINDOW)
     assert found["output_tokens_per_s"] == 10
     assert found["acceptance_rate"] == pytest.approx(0.7)
     assert found["prefix_hit_ratio"] == 0.25
     assert found["batch_size"] is None, "metrics know no steps"
     assert found["num_preempted"] is None, "what was not reported is not 0"
     waiting = waiting_rows(rows)
-    assert waiting == [{"bucket": 1, "reason": "capacity", "num_waiting": 2}]
+    assert waiting == [{"bucket": BEGIN, "reason": "capacity", "num_waiting": 2}]
     assert load_of([found], waiting).waiting_for_memory == 2
     assert load_of([], []) == Load(None, None, None, None, None)
+
+
+def test_rates_of_an_interval_that_is_still_filling_are_those_of_its_filled_part() -> None:
+    window = Window(BEGIN_MS - 600_000, BEGIN_MS + 15_000, 60)
+    assert state_rows([row("output_tokens", 600)], window)[0]["output_tokens_per_s"] == 40
 
 
 def test_two_engines_are_added_up_and_their_ratios_averaged() -> None:
@@ -51,7 +63,7 @@ def test_two_engines_are_added_up_and_their_ratios_averaged() -> None:
         row("kv_live_ratio", 0.8, engine="sglang"),
         row("acceptance_rate", 0.6, engine="sglang"),
     ]
-    (found,) = state_rows(rows, 60)
+    (found,) = state_rows(rows, WINDOW)
     assert found["num_running"] == 8
     assert found["kv_live_ratio"] == pytest.approx(0.6)
     assert found["acceptance_rate"] == 0.6
@@ -63,7 +75,7 @@ def test_an_engine_that_counts_only_hits_looked_up_every_prompt_token() -> None:
         row("prefill_tokens", 120, engine="sglang"),
         row("prefix_hit_ratio", 0.9, engine="sglang"),
     ]
-    assert state_rows(rows, 60)[0]["prefix_hit_ratio"] == 0.25
+    assert state_rows(rows, WINDOW)[0]["prefix_hit_ratio"] == 0.25
 
 
 @pytest.mark.parametrize(

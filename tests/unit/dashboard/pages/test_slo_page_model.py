@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
@@ -23,6 +25,7 @@ from evenkeel_dashboard.pages.slo.model import (
     burners,
     calendar,
     calendar_step_s,
+    choices,
     draft,
     draft_targets,
     draft_thresholds_s,
@@ -31,6 +34,7 @@ from evenkeel_dashboard.pages.slo.model import (
     months,
     outside,
     partly_in,
+    period_start_ms,
     rank_of,
     whole_minutes,
     without,
@@ -45,6 +49,26 @@ def test_a_burn_down_ends_at_what_is_left() -> None:
     left = burn_down(found, TARGET)
     assert left == pytest.approx([0.75, 0.75, 0.25])
     assert left[-1] == pytest.approx(budget_left_ratio(Counts(200, 15), TARGET))
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("calendar", "to", "start"),
+    [
+        pytest.param(None, "2026-11-02T12:00Z", "2026-10-03T12:00Z", id="rolling"),
+        pytest.param("M", "2026-11-02T12:00Z", "2026-10-31T23:00Z", id="this month in Berlin"),
+        pytest.param("M", "2026-10-31T23:00Z", "2026-09-30T22:00Z", id="all of a month at its end"),
+    ],
+)
+def test_a_budget_is_drawn_over_the_period_that_is_evaluated(
+    calendar: str | None, to: str, start: str
+) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    slo = replace(SLO, calendar=calendar and Calendar(CalendarUnit(calendar), berlin))
+    assert period_start_ms(slo, ms(to)) == ms(start)
 
 
 def test_an_overspent_budget_is_negative_and_none_is_none() -> None:
@@ -132,6 +156,19 @@ def test_a_draft_changes_limit_and_target_alone() -> None:
     assert tried.windows == SLO.windows
     assert SLO.target in draft_targets(SLO)
     assert 0.5 in draft_thresholds_s(SLO)
+
+
+@pytest.mark.parametrize("own_s", [0.5, 150.0, 180.0, 299.0, 3_600.0])
+def test_every_limit_to_try_has_words_of_its_own(own_s: float) -> None:
+    tried = draft_thresholds_s(replace(SLO, indicator=Indicator(Metric.TTFT, own_s)))
+    found = choices(tried, own_s, wording.seconds)
+    assert list(found.values()) == tried
+    assert found[wording.seconds(own_s)] == own_s
+
+
+def test_words_that_two_targets_share_mean_the_own_one() -> None:
+    own = 0.98999
+    assert choices([own, 0.99], own, wording.percent) == {"99%": own}
 
 
 def test_corrected_time_does_not_count() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_evals.ask.stream import StreamedAnswer
+from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer
 
 
 def event(payload: Any) -> bytes:
@@ -68,6 +68,44 @@ def test_reasoning_tokens_are_known_if_the_server_reports_them() -> None:
     usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 6}}
     answer.feed(event({"choices": [], "usage": usage}), 1)
     assert (answer.output_tokens, answer.reasoning_tokens) == (9, 6)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_a_line_may_end_in_each_way_that_the_standard_allows(line_end: bytes) -> None:
+    stream = WHOLE.replace(b"\n", line_end)
+    answer = StreamedAnswer(0)
+    for start in range(0, len(stream), 5):
+        answer.feed(stream[start : start + 5], start)
+    answer.end()
+    assert (answer.text, answer.output_tokens, answer.problem()) == ("Grüße", 3, None)
+
+
+def test_the_last_event_needs_no_line_end() -> None:
+    answer = StreamedAnswer(0)
+    answer.feed(delta("a"), 1_000_000_000)
+    answer.feed(delta("b", "stop").rstrip(b"\n"), 2_000_000_000)
+    answer.end()
+    assert (answer.text, answer.e2e_s, answer.problem()) == ("ab", 2.0, None)
+
+
+def test_an_event_that_is_cut_off_is_no_event() -> None:
+    answer = StreamedAnswer(0)
+    answer.feed(delta("a") + delta("b", "stop")[:-9], 1)
+    answer.end()
+    assert (answer.text, answer.problem()) == ("a", BROKE_OFF)
+
+
+def test_an_event_that_is_nested_too_deeply_is_an_error() -> None:
+    answer = StreamedAnswer(0)
+    answer.feed(event("[" * 100_000), 1)
+    assert "not JSON" in str(answer.problem())
+
+
+def test_an_error_of_null_is_none() -> None:
+    answer = StreamedAnswer(0)
+    choice = {"delta": {"content": "a"}, "finish_reason": "stop"}
+    answer.feed(event({"choices": [choice], "error": None}), 1)
+    assert (answer.text, answer.problem()) == ("a", None)
 
 
 @given(st.lists(st.integers(1, len(WHOLE) - 1), max_size=12))

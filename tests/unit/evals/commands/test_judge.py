@@ -77,6 +77,19 @@ def test_the_same_answers_are_no_worse(
     assert out.err == ""
 
 
+def test_a_tag_named_overall_does_not_count_as_all_items(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = dataset / "sums.jsonl"
+    rows = [json.loads(line) for line in items.read_text().splitlines()]
+    write(items, [{**row, "tags": ["overall"] if i < 5 else []} for i, row in enumerate(rows)])
+    a = answers(tmp_path / "a.jsonl")
+    assert main(judge(dataset, a, a, "--json")) == 0
+    gates = json.loads(capsys.readouterr().out)["gates"]
+    found = [(g["slice"], g["pairs"], g["lost"]) for g in gates if g["gate"] == "accuracy>=-1%"]
+    assert found == [("overall", 400, 0), ("tag:overall", 5, 0)]
+
+
 def test_a_regression_exits_1_with_the_contracts_json(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,10 +35,11 @@ def write(folder: Path, lines: list[Any], card: str = "", with_hash: bool = True
 
 
 def test_a_good_dataset_loads_whole(tmp_path: Path) -> None:
-    dataset = load_dataset(write(tmp_path, [GOOD, {**GOOD, "id": "b", "cluster_id": None}]))
+    last = {**GOOD, "id": "b", "cluster_id": None, "tags": ["sums", "easy", "sums"]}
+    dataset = load_dataset(write(tmp_path, [GOOD, last]))
     assert (dataset.name, dataset.version, dataset.problems) == ("sums", "1.0.0", ())
     assert [item.id for item in dataset.items] == ["a", "b"]
-    assert dataset.items[0].tags == ("sums",)
+    assert [item.tags for item in dataset.items] == [("sums",), ("sums", "easy")]
     assert [item.cluster_id for item in dataset.items] == ["c1", "b"]
     assert dataset.items[0].scorer.score(" 4 ").value == 1.0
 
@@ -47,6 +48,7 @@ def test_a_good_dataset_loads_whole(tmp_path: Path) -> None:
     ("name", "line", "problem"),
     [
         ("not JSON", "{", "not JSON"),
+        ("too deep", "[" * 100_000, "not JSON"),
         ("not an object", "[1]", "is a JSON list"),
         ("no messages", {k: v for k, v in GOOD.items() if k != "messages"}, "messages is missing"),
         ("empty messages", {**GOOD, "id": "z", "messages": []}, "messages"),

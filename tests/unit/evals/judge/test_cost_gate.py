@@ -174,6 +174,11 @@ def test_verdicts(make_pair: Make, factor: float, expected: Verdict) -> None:
     assert estimate(GATE, pairs) == effect.estimate
 
 
+def test_the_currency_does_not_matter(make_pair: Make) -> None:
+    pairs = [costing(make_pair, 1e-10, 2e-10, i) for i in range(30)]
+    assert judge_once([GATE], pairs, 0).results[0].verdict is Verdict.REGRESSED
+
+
 def test_equal_costs_are_no_worse_with_an_interval_of_a_point(make_pair: Make) -> None:
     pairs = [costing(make_pair, 0.1 + i, 0.1 + i, i) for i in range(20)]
     result = judge_once([GATE], pairs, 0).results[0]

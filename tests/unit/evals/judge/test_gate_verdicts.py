@@ -53,6 +53,18 @@ def test_a_loss_in_one_slice_regresses_the_run(make_pair) -> None:  # type: igno
     assert {r.slice_name for r in judgement.regressed} == {OVERALL, "hard"}
 
 
+@pytest.mark.parametrize("tag", ["overall", "all", ""])
+def test_a_tag_that_means_all_items_is_a_slice_of_its_own(make_pair, tag: str) -> None:  # type: ignore[no-untyped-def]
+    pairs = [make_pair(i, tags=(tag,) if i < 5 else (f"tag:{tag}",)) for i in range(300)]
+    judgement = judge(GATES[:1], pairs, 0)
+    assert [(r.slice_name, r.effect.num_pairs) for r in judgement.results] == [
+        (OVERALL, 300),
+        (f"tag:{tag}", 5),
+        (f"tag:tag:{tag}", 295),
+    ]
+    assert judgement.verdict is Verdict.NO_WORSE
+
+
 B, N, U, R = Verdict.BETTER, Verdict.NO_WORSE, Verdict.INCONCLUSIVE, Verdict.REGRESSED
 
 

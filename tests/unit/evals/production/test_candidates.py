@@ -55,6 +55,13 @@ def test_what_is_there_already_is_left_out(items: Path, question: str, how: str 
         assert how in proposal.duplicates[0][1] and "old" in proposal.duplicates[0][1]
 
 
+def test_words_that_differ_in_a_vowel_sign_are_different_questions() -> None:
+    known = KnownQuestions(None)
+    known.add("day", "दिन क्या है?")
+    assert known.find("दान क्या है?") is None
+    assert known.find("दिन क्या है") is not None
+
+
 def test_half_a_surrogate_pair_has_a_meaning_too() -> None:
     asked: list[list[str]] = []
     known = KnownQuestions(encoder(asked))

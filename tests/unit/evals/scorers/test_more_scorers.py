@@ -20,6 +20,9 @@ LIKENESS = ("rouge_l", "bleu", "chrf", "edit")
         ("rouge_l", "police killed the gunman", "police kill the gunman", 3 / 4),
         ("rouge_l", "police killed the gunman", "the gunman kill police", 2 / 4),
         ("rouge_l", ["nothing alike", "police killed"], "police killed", 1.0),
+        # Each character is a word where words have no spaces between them: 5 of 6 are in common.
+        ("rouge_l", "今天天气很好", "今天天气真好。", 5 / 6),
+        ("rouge_l", "दिन", "दान", 0.0),
         # Levenshtein 1966: kitten and sitting are 3 apart, the longer has 7 letters.
         ("edit", "sitting", "kitten", 1 - 3 / 7),
         ("edit", "", "", 1.0),
@@ -107,7 +110,7 @@ def test_what_is_allowed_is_let_through() -> None:
     spec = {"name": "pii", "allow": ["help@fennwick.example"]}
     assert make_scorer(spec, None).score("Write to help@fennwick.example").label is Label.RIGHT
     assert make_scorer(spec, None).score("Write to me@fennwick.example").label is Label.WRONG
-    with pytest.raises(ConfigurationError, match="must be a list of strings"):
+    with pytest.raises(ConfigurationError, match="expected a list of strings"):
         make_scorer({"name": "pii", "allow": "x"}, None)
 
 

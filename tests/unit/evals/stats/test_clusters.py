@@ -20,6 +20,7 @@ from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.repeated_items import measure_items
 from evenkeel_evals.stats.clustered_shift import shift_of_clusters
 from evenkeel_evals.stats.clusters import cluster_codes, design_effect
+from evenkeel_evals.stats.inputs import Floats
 from evenkeel_evals.stats.shift import shift_of_differences
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
 from evenkeel_evals.stats.verdict import Verdict
@@ -56,6 +57,16 @@ def test_tails_are_those_of_all_signs(terms: list[int]) -> None:
 def test_sums_on_a_lattice_of_many_terms_are_exact_in_the_tail() -> None:
     less, greater = sign_flip_tails(np.full(100, 6.0))
     assert (less, greater) == (1.0, pytest.approx(0.5**100))
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-10, 1.0, 2.0**53, 1e150, 1e307])
+@pytest.mark.parametrize(
+    "terms",
+    [np.full(25, 1.0), np.linspace(-1.0, 2.0, 20), np.linspace(-1.0, 1.1, 1200)],
+    ids=["a lattice", "few", "many"],
+)
+def test_tails_do_not_depend_on_the_unit(terms: Floats, scale: float) -> None:
+    assert sign_flip_tails(terms * scale) == pytest.approx(sign_flip_tails(terms), rel=1e-9)
 
 
 def test_of_very_many_terms_the_normal_distribution_is_close() -> None:

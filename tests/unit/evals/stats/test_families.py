@@ -118,3 +118,6 @@ def test_no_difference_is_no_evidence() -> None:
     assert permutation_paired([1, 2], [1, 2]).p_two_sided == 1.0
     with pytest.raises(ConfigurationError):
         permutation_paired([], [])
+    for a in ([1e308, 1e308, -1e308], [-1e308, 1.0, 2.0]):
+        with pytest.raises(ConfigurationError, match="too large to add"):
+            permutation_paired(a, [1e308, 1e308, 1e308])

@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.prices.charges import charges, focus_row, plain_row
 from evenkeel.prices.engine_time import engine_times, in_periods
-from evenkeel.prices.price_file import EnginePrice, IdleShare, PriceFile
+from evenkeel.prices.price_file import EnginePrice, IdleShare, ModelPrice, PriceFile
 
 DAY = dt.datetime(2026, 12, 31)  # noqa: DTZ001, as the store's client returns it
 
@@ -51,6 +51,52 @@ def test_idle_time_that_nobody_can_pay_stays_apart() -> None:
     file = prices(IdleShare.SPREAD)
     found = charges([row(9.0, "hosted")], engine_times(TIMES, file), file, "day")
     assert [each.effective for each in found] == [9.0, 6.0]
+
+
+HOSTED = ModelPrice(
+    name="hosted*", input=1.0, output=1.0, source="invoice", read=dt.date(2026, 11, 20)
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model_of_idle", "effective"),
+    [
+        pytest.param("*", "", [1 + 3, 3 + 9, 9, 0], id="all of the engine, not hosted ones"),
+        pytest.param("own-*", "own-8b", [1 + 12, 3, 9, 0], id="those of the engine's model"),
+        pytest.param("*", "hosted-x", [1, 3, 9, 12], id="a hosted model of the engine's name"),
+        pytest.param("own-8b", "own-8b", [1 + 12, 3, 9, 0], id="an exact name"),
+    ],
+)
+def test_only_requests_that_an_engine_served_pay_for_its_idle_time(
+    engine: str, model_of_idle: str, effective: list[float]
+) -> None:
+    price = EnginePrice(
+        name=engine,
+        engine_hour=3600,
+        idle=IdleShare.SPREAD,
+        source="lease",
+        read=dt.date(2026, 11, 20),
+    )
+    file = PriceFile(model=(HOSTED,), engine=(price,))
+    idle = {"period": DAY, "kind": "idle", "model": model_of_idle, "spent_s": 12.0}
+    rows = [row(1.0, "own-8b"), row(3.0, "own-70b"), row(9.0, "hosted-x")]
+    found = charges(rows, engine_times([idle], file), file, "day")
+    assert [each.effective for each in found] == pytest.approx(effective)
+    assert sum(each.billed for each in found) == pytest.approx(sum(effective))
+
+
+def test_a_price_that_begins_within_a_period_has_the_same_payers() -> None:
+    noon = dt.datetime(2026, 12, 31, 12, tzinfo=dt.UTC)
+    sourced = {"source": "lease", "read": dt.date(2026, 11, 20), "idle": IdleShare.SPREAD}
+    cheap = EnginePrice(name="own", engine_hour=3600, until=noon, **sourced)
+    dear = EnginePrice(name="own", engine_hour=7200, **{"from": noon}, **sourced)
+    file = PriceFile(engine=(cheap, dear))
+    hours = [
+        {"period": DAY.replace(hour=hour), "kind": "idle", "model": "own", "spent_s": 1.0}
+        for hour in (11, 13)
+    ]
+    found = charges([row(1.0)], in_periods(engine_times(hours, file), "day"), file, "day")
+    assert [each.effective for each in found] == pytest.approx([1 + 1 + 2, 0, 0])
 
 
 @pytest.mark.parametrize(("per", "num_rows"), [("hour", 4), ("day", 2), ("month", 2)])

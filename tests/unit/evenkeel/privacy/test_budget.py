@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel.privacy.budget import HASTY_RATIO, CpuBudget, OverBudgetError, allowance_s
+from evenkeel.privacy.checks import find_url_password
 from evenkeel.privacy.text_redactor import (
     OVER_BUDGET,
     RedactionTally,
@@ -42,11 +43,23 @@ HOSTILE = {
     "escapes": "\\u0040" * (SIZE // 6),
     "starts of keys": "-----BEGIN PRIVATE KEY-----" * (SIZE // 27),
     "names of passwords": 'password="' * (SIZE // 10),
+    "names of passwords, single quotes": "password='\\" * (SIZE // 11),
+    "names of passwords without values": "password=" * (SIZE // 9),
+    "names of tokens without values": "token=,9" * (SIZE // 8),
+    "passwords between separators": ",9password=aaaaa" * (SIZE // 16),
+    "elements that do not end": "<password>" * (SIZE // 10),
+    "addresses without a host": "ab://c:/" * (SIZE // 8),
     "words before passwords": "password " * (SIZE // 9),
     "colons and signs": "://:@" * (SIZE // 5),
     "forms": "a=+&" * (SIZE // 4),
     "tokens": "[email]" * (SIZE // 7),
     "numbers of state": "536-22-8145 " * (SIZE // 12),
+}
+
+# Texts that hold no secret but much that looks like the start of one.
+FREQUENT = {
+    "forms": '<label for="password">Your password</label><input name="password">',
+    "tokens": '{"token": "hello", "logprob": -0.1}, ',
 }
 
 
@@ -82,6 +95,27 @@ def test_no_text_takes_much_more_than_its_allowance(name: str) -> None:
     began_s = time.thread_time()
     REDACTOR.redact(text, RedactionTally())
     assert time.thread_time() - began_s < SLACK_RATIO * allowance_s(len(text))
+
+
+@pytest.mark.parametrize("name", FREQUENT)
+def test_the_cost_of_a_frequent_start_does_not_grow_with_the_text(name: str) -> None:
+    short, long = (FREQUENT[name].encode() * number for number in (500, 8_000))
+    took_s = []
+    for text in (short, long):
+        tally = RedactionTally(budget=CpuBudget(clock=lambda: 0.0))
+        began_s = time.thread_time()
+        assert REDACTOR.redact(text, tally) == text
+        took_s.append(time.thread_time() - began_s)
+    assert took_s[1] < 3 * 16 * took_s[0]
+
+
+def test_the_cost_of_an_address_does_not_grow_with_the_text_before_it() -> None:
+    before = b"x" * (8 << 20)
+    text = before + b"ab://h:8080/p@h"
+    began_s = time.thread_time()
+    for _ in range(500):
+        assert not [*find_url_password(text, len(before) + 7, len(text) - 2, CpuBudget())]
+    assert time.thread_time() - began_s < 0.1
 
 
 def test_what_takes_too_long_is_withheld_whole_and_counted() -> None:

@@ -48,6 +48,9 @@ def test_a_moment_lies_within_its_period(unit: CalendarUnit, zone: str, minutes:
     now_ns = ns("2025-01-01") + minutes * 60 * 10**9
     start_ns = calendar.start_ns(now_ns)
     assert start_ns <= now_ns < start_ns + int(calendar.longest_s) * 10**9
+    end_ns = calendar.end_ns(now_ns)
+    assert now_ns < end_ns == calendar.start_ns(end_ns)
+    assert calendar.start_ns(end_ns - 1) == start_ns
     assert calendar.start_ns(start_ns) == start_ns
     before = calendar.start_ns(start_ns - 1)
     assert before < start_ns

@@ -99,6 +99,7 @@ def test_a_group_has_usual_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("{name: 'ops [eu]', url: 'https://x'}", "name 'ops [eu]' contains ' ['"),
         ("{name: a, url: 'https://x', group: {by: []}}", "each once"),
         ("{name: a, url: 'https://x', group: {by: [slo, slo]}}", "each once"),
         (

@@ -1,10 +1,9 @@
-"""Control as a whole: refusals, dry run, kill switch, what a tick does."""
+"""Control as a whole: refusals, kill switch, what a tick does."""
 
 import asyncio
 import logging
 import os
 import subprocess
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +19,13 @@ from evenkeel_runtime.control.config import (
     SloClass,
     read_control_file,
 )
+from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.service import ControlService
-from evenkeel_runtime.control.visit import RefusedError, Visit
+from evenkeel_runtime.control.visit import RefusedError
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from tests.fixtures.manual_clock import ManualClock
-
-CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
-
-
-def in_loop(test: Callable[[], Awaitable[None]]) -> None:
-    async def scenario() -> None:
-        await test()
-
-    asyncio.run(scenario())
-
-
-def make(clock: ManualClock, **fields: Any) -> AdmissionControl:
-    config = ControlConfig(classes=CLASSES, default_class="interactive", **fields)
-    return AdmissionControl(config, num_slots=4, clock=clock)
-
-
-def burn(control: AdmissionControl, clock: ManualClock, num_bad: int = 10) -> None:
-    """Let so many interactive requests have a late first token."""
-    for _ in range(num_bad):
-        visit = control.arrive(Caller(slo_class="interactive"), 100)
-        clock.now_s += 0.3
-        control.record_first_token(visit)
-        control.leave(visit, 10)
+from tests.unit.runtime.control.admission import CLASSES, burn, crowd, in_loop, make
 
 
 def test_the_wait_at_the_gate_is_measured() -> None:
@@ -79,19 +57,6 @@ def test_a_burning_class_has_nobody_shed() -> None:
         assert control.counts.refused == {}
 
     in_loop(scenario)
-
-
-def crowd(
-    control: AdmissionControl, clock: ManualClock, num: int, every_s: float = 0.5
-) -> list[Visit]:
-    """Let a queue of batch requests get a turn each `every_s`, and return those that wait."""
-    visits = [control.arrive(Caller(slo_class="batch", tenant="crowd"), 100) for _ in range(num)]
-    for visit in visits:
-        control.queue(visit)
-    for visit in visits[:40]:
-        clock.now_s += every_s
-        control.leave(visit, 0)
-    return visits[40:]
 
 
 def test_a_request_is_shed_where_its_turn_cannot_come_before_it_would_be_given_up() -> None:
@@ -132,58 +97,31 @@ def test_nobody_is_shed_for_those_behind_it() -> None:
     in_loop(scenario)
 
 
-def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
+def test_a_request_with_several_prompts_is_refused_once() -> None:
     async def scenario() -> None:
-        clock = ManualClock(1000.0)
-        classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
-        quotas = {"acme": Quota(requests_per_minute=1)}
-        control = make(clock, mode=ControlMode.DRY_RUN, max_active=1, tenants=quotas)
-        control.configure(replace(control.config, classes=classes))
-        waiting = crowd(control, clock, 100)
-        assert all(visit.ticket is not None and visit.ticket.is_inside for visit in waiting)
+        quota = Quota(requests_per_minute=2, context_tokens=10)
+        control = make(ManualClock(1000.0), tenant=quota)
+        control.arrive(Caller(tenant="acme"), 100)
+        visit = control.arrive(Caller(tenant="acme"), 100)
         for _ in range(3):
-            visit = control.arrive(Caller(slo_class="brief", tenant="acme"), 100)
-            assert control.queue(visit).is_inside
-            control.leave(visit, 0)
-        # The second and third are over their quota, which is why they would be refused.
-        assert control.counts.would_refuse == {("brief", "shed"): 1, ("brief", "quota"): 2}
-        patient = control.arrive(Caller(slo_class="interactive"), 100)
-        control.queue(patient)
-        clock.now_s += 3
-        control.leave(patient, 0)
-        assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
-        # Over its quota and too late besides: refused once.
-        overdrawn = control.arrive(Caller(slo_class="interactive", tenant="acme"), 100)
-        control.queue(overdrawn)
-        clock.now_s += 3
-        control.leave(overdrawn, 0)
-        assert control.counts.would_refuse["interactive", "quota"] == 1
-        assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
-        assert control.counts.refused == {}
+            with pytest.raises(RefusedError, match="the prompt has 20 tokens"):
+                measure(control, visit, [1] * 20, "", None)
+        control.leave(visit, 0)
+        assert control.counts.refused == {("interactive", "context_length"): 1}
+        control.arrive(Caller(tenant="acme"), 100)
+        with pytest.raises(RefusedError, match="quota exhausted"):
+            control.arrive(Caller(tenant="acme"), 100)
 
     in_loop(scenario)
 
 
-def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served() -> None:
+def test_a_request_that_waited_too_long_costs_its_tenant_nothing() -> None:
     async def scenario() -> None:
-        clock = ManualClock(1000.0)
-        classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
-        control = make(clock, mode=ControlMode.DRY_RUN, max_active=1)
-        control.configure(replace(control.config, classes=classes))
-        visits = [control.arrive(Caller(slo_class="brief"), 100) for _ in range(3)]
-        for visit in visits:
-            control.queue(visit)
-        clock.now_s += 9
-        control.tick()
-        assert control.counts.would_refuse == {}
-        clock.now_s += 2
-        for _ in range(2):
-            control.tick()
-            # One is inside, and nobody waits behind the two any more.
-            assert control.counts.would_refuse == {("brief", "queue_deadline"): 2}
-        for visit in visits:
-            control.leave(visit, 0)
-        assert control.counts.would_refuse == {("brief", "queue_deadline"): 2}
+        control = make(ManualClock(1000.0), tenant=Quota(requests_per_minute=1))
+        visit = control.arrive(Caller(tenant="acme"), 100)
+        assert control.give_up(visit).reason == "queue_deadline"
+        control.leave(visit, 0)
+        control.arrive(Caller(tenant="acme"), 100)
 
     in_loop(scenario)
 
@@ -278,6 +216,29 @@ def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:
         control.arrive(Caller(), 100).is_streamed = False
         clock.now_s += 100
         assert control.read() == {}
+
+    in_loop(scenario)
+
+
+def test_a_request_is_not_late_before_the_engine_is_asked_to_stream() -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000.0)
+        control = make(clock, max_active=1)
+        # Embeddings are never streamed; of a request at the gate it is not known yet.
+        inside, waiting = (control.arrive(Caller(), 100) for _ in range(2))
+        for visit in (inside, waiting):
+            control.queue(visit)
+        control.enter(inside)
+        clock.now_s += 1
+        assert control.read() == {}
+        assert control.tick() is None
+        # What is late once it is known counts at once, as does a refusal.
+        control.leave(inside, 0)
+        control.enter(waiting)
+        waiting.is_streamed = True
+        assert control.read()["interactive"].num_bad == 1
+        control.give_up(control.arrive(Caller(), 100))
+        assert control.read()["interactive"].num_bad == 2
 
     in_loop(scenario)
 
@@ -428,6 +389,34 @@ def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
     assert [path.exists() for path in others] == [False, True, True]
 
 
+@pytest.mark.parametrize("mode", [ControlMode.ACT, ControlMode.DRY_RUN])
+def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_happening(
+    mode: ControlMode,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000.0)
+        config = ControlConfig(mode=mode, classes=CLASSES, default_class="interactive")
+        control = AdmissionControl(config, num_slots=64, clock=clock)
+        # Interactive requests are so slow that others get 16 places.
+        for _ in range(32):
+            visit = control.arrive(Caller(slo_class="interactive"), 100)
+            control.queue(visit)
+            control.enter(visit)
+            clock.now_s += 0.19
+            control.record_first_token(visit)
+            control.leave(visit, 10)
+        batch = [control.arrive(Caller(slo_class="batch"), 100) for _ in range(17)]
+        for visit in batch:
+            control.queue(visit)
+        last = batch[-1].ticket if mode is ControlMode.ACT else batch[-1].shadow
+        assert last is not None and not last.is_inside
+        clock.now_s += 29.9
+        control.tick()
+        assert last.is_inside
+
+    in_loop(scenario)
+
+
 def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
     async def scenario() -> None:
         clock = ManualClock(1000.0)
@@ -442,11 +431,13 @@ def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
             control.leave(visit, 10)
         room = control.gate.room
         assert (room.urgent, room.patient, room.urgent_s) == (64, 16, 0.2)
-        control.arrive(Caller(slo_class="batch"), 100)
+        control.queue(control.arrive(Caller(slo_class="batch"), 100))
         assert control.gate.room == room
         # Nobody interactive any more: batch is served as if it had always been alone.
         clock.now_s += 4
-        control.arrive(Caller(slo_class="batch"), 100)
+        # What does not come to the gate, such as a request without a key, does not count.
+        control.arrive(Caller(slo_class="interactive"), 100)
+        control.queue(control.arrive(Caller(slo_class="batch"), 100))
         room = control.gate.room
         assert (room.urgent, room.late, room.urgent_s) == (64, 64, 30.0)
 

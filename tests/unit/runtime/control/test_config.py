@@ -64,6 +64,13 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
         ("[classes]", "classes is empty"),
         ("[tenant]\nactive = 0", "$.tenant.active"),
         ("[tenants.acme]\nrequests = 1", "requests"),
+        ("[classes.chat]\nttft_s = inf", "$.classes[...].ttft_s"),
+        ("[classes.chat]\nttft_s = nan", "$.classes[...].ttft_s"),
+        ("[classes.chat]\nttft_s = 1\nqueue_deadline_s = inf", "queue_deadline_s"),
+        ("[classes.chat]\nttft_s = 1e300", "$.classes[...].ttft_s"),
+        ("[tenant]\nrequests_per_minute = inf", "$.tenant.requests_per_minute"),
+        ("window_s = 1e400", "$.window_s"),
+        ("escalate_burn = inf", "$.escalate_burn"),
         ("mode = ", "Invalid value"),
     ],
 )

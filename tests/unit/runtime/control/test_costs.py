@@ -163,6 +163,7 @@ def test_all_prompts_of_a_request_count() -> None:
     # A step of a beam search.
     measure_prompt(control, visit, range(500, 600), "", 1)
     assert visit.due_s == pytest.approx(0.5 * 4)
+    assert visit.cost.tokens == 400
     control.leave(visit, 520)
     cached = [measure(control, prompt)[1].cached for prompt in (range(150), range(200, 450))]
     assert cached == [140, 240]

@@ -74,7 +74,10 @@ async def exchange(
         "headers": headers or [],
         "app": SimpleNamespace(state=state),
     }
-    incoming = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+    parts = [body[start : start + 65536] for start in range(0, len(body), 65536)]
+    incoming = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    incoming[-1]["more_body"] = False
+    incoming.append({"type": "http.disconnect"})
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -220,6 +223,39 @@ async def test_a_streams_head_waits_until_it_is_known_who_answers(
     assert [m["type"] for m in done.sent] == ["http.response.start", *["http.response.body"] * 2]
     assert done.sent[0]["headers"] == [(b"a", b"b"), *named]
     assert done.error is None
+
+
+SESSION = [(b"x-evenkeel-session", b"s-1")]
+
+
+@pytest.mark.parametrize("headers", [[], SESSION], ids=["no session", "session"])
+async def test_a_long_chat_reaches_the_cache_as_a_whole(headers: list[tuple[bytes, bytes]]) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 400_000}]}).encode()
+    kept = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        request = CURRENT_REQUEST.get()
+        assert request is not None
+        kept.append(bytes(request.body))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    await exchange(app, body, headers=headers, has_cache=True)
+    assert kept == [body]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_a_long_request_that_is_refused_has_its_model(path: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await answer(400)(scope, receive, send)
+
+    body = json.dumps({"input": "x" * 400_000, "model": "other"}).encode()
+    done = await exchange(app, body, path, headers=SESSION)
+    assert [seen.model for seen in done.notebook.seen] == ["other"]
 
 
 async def test_a_stream_that_fails_before_its_first_bytes_has_sent_nothing() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from evenkeel_runtime.request.canary import Canary, find_difference
 from evenkeel_runtime.request.drafts import SpeculationServer
+from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.request.hook import name_tenant
 from evenkeel_runtime.request.trace import EngineRun, HttpRequest
 from evenkeel_runtime.serve.speculation import choose_flags, find_missing, verify_exactly
@@ -181,6 +182,17 @@ def test_a_caller_cannot_name_another_tenant_in_its_parameters(tenant: str | Non
     name_tenant(run_of(params, tenant=tenant))
     named = {} if tenant is None else {TENANT_KEY: tenant}
     assert params.extra_args == {"theirs": 1} | named
+
+
+def test_a_tenant_that_cannot_be_read_shares_no_drafts() -> None:
+    named = []
+    for _ in range(2):
+        run = run_of(Params(extra_args={TENANT_KEY: "rival"}))
+        assert run.request is not None
+        run.request.caller = read_headers([(b"x-evenkeel-tenant", "Köln".encode("latin-1"))])
+        name_tenant(run)
+        named.append(run.params.extra_args[TENANT_KEY])
+    assert len({*named, "", NO_TENANT, "rival"}) == 5
 
 
 def replay(

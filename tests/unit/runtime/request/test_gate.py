@@ -119,6 +119,34 @@ def test_a_request_waits_for_the_one_inside_and_keeps_its_body(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"event: response.created\ndata: {}\n\n",
+        b"event: response.in_progress\ndata: {}\n\n",
+        b": keep-alive\n\n",
+    ],
+)
+def test_what_vllm_sends_before_the_engine_answers_is_no_first_token(
+    tmp_path: Path, body: bytes
+) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            await send(START)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            assert service.control.read() == {}
+            item = b"event: response.output_item.added\ndata: {}\n\n"
+            await send({"type": "http.response.body", "body": item, "more_body": True})
+            assert service.control.read()["chat"].num_good == 1
+            await send({"type": "http.response.body", "body": b""})
+
+        await Connection(service, answer, path="/v1/responses").ask()
+
+    asyncio.run(scenario())
+
+
 def test_a_caller_who_leaves_the_queue_is_not_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         service = make_service(tmp_path)
@@ -234,6 +262,30 @@ def test_a_quota_is_answered_with_429(tmp_path: Path) -> None:
         await first.ask()
         await second.ask()
         assert [first.status, second.status] == [200, 429]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_caller_without_a_key_uses_no_tenants_quota(
+    tmp_path: Path, path: str, status: int
+) -> None:
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def scenario() -> None:
+        service = make_service(tmp_path, tenant=Quota(requests_per_minute=1, active=1))
+        for _ in range(3):
+            stranger = Connection(service, refuse, path=path)
+            await stranger.ask()
+            assert stranger.status == status
+        app = App(asyncio.Event())
+        app.may_end.set()
+        tenant = Connection(service, app, path=path)
+        await tenant.ask()
+        assert tenant.status == 200
 
     asyncio.run(scenario())
 

@@ -29,14 +29,11 @@ def test_every_header_is_read() -> None:
             accept="*/*",
         )
     )
-    assert read.malformed == ()
-    assert read.caller == Caller(
-        "acme", "s-1", "batch", "checkout", "support/answer", "12", PARENT, "a=1"
-    )
+    assert read == Caller("acme", "s-1", "batch", "checkout", "support/answer", "12", PARENT, "a=1")
 
 
 def test_a_request_without_our_headers_has_an_unknown_caller() -> None:
-    assert read_headers(headers(accept="*/*")).caller == Caller()
+    assert read_headers(headers(accept="*/*")) == Caller()
 
 
 @pytest.mark.parametrize(
@@ -53,8 +50,7 @@ def test_a_request_without_our_headers_has_an_unknown_caller() -> None:
 )
 def test_a_malformed_header_is_named_and_ignored(pairs: dict[str, str], malformed: str) -> None:
     read = read_headers(headers(**pairs, x_evenkeel_route="kept"))
-    assert read.malformed == (malformed,)
-    assert read.caller == Caller(route="kept")
+    assert read == Caller(route="kept", unreadable=(malformed,))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +67,9 @@ def test_a_malformed_header_is_named_and_ignored(pairs: dict[str, str], malforme
 def test_knowledge_is_sorted_and_unknown_if_it_cannot_be_read(
     value: str, knowledge: tuple[str, ...] | None
 ) -> None:
+    unreadable = ("x-evenkeel-knowledge",) if knowledge is None else ()
     read = read_headers(headers(x_evenkeel_knowledge=value))
-    assert read.caller == Caller(knowledge=knowledge)
-    assert read.malformed == (("x-evenkeel-knowledge",) if knowledge is None else ())
+    assert read == Caller(knowledge=knowledge, unreadable=unreadable)
 
 
 @pytest.mark.parametrize(
@@ -93,23 +89,23 @@ def test_a_session_is_found_in_the_headers_that_agents_send(
     pairs: dict[str, str], session: str | None, malformed: tuple[str, ...]
 ) -> None:
     read = read_headers(headers(**pairs))
-    assert (read.caller.session_id, read.malformed) == (session, malformed)
+    assert (read.session_id, read.unreadable) == (session, malformed)
 
 
 def test_bytes_that_are_not_utf8_are_malformed() -> None:
-    assert read_headers([(b"x-evenkeel-tenant", b"\xff")]).malformed == ("x-evenkeel-tenant",)
+    assert read_headers([(b"x-evenkeel-tenant", b"\xff")]).unreadable == ("x-evenkeel-tenant",)
 
 
 def test_the_first_of_two_values_counts() -> None:
     twice = [(b"x-evenkeel-tenant", b"a"), (b"x-evenkeel-tenant", b"b")]
-    assert read_headers(twice).caller.tenant == "a"
+    assert read_headers(twice).tenant == "a"
 
 
 def test_trace_state_may_be_split_and_needs_a_parent() -> None:
     split = [(b"tracestate", b"a=1"), (b"tracestate", b"b=2")]
     parent = (b"traceparent", f"00-{TRACE}-{SPAN}-01".encode())
-    assert read_headers([parent, *split]).caller.trace_state == "a=1,b=2"
-    assert read_headers(split).caller.trace_state == ""
+    assert read_headers([parent, *split]).trace_state == "a=1,b=2"
+    assert read_headers(split).trace_state == ""
 
 
 @pytest.mark.parametrize(
@@ -146,7 +142,7 @@ NAMES = [
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=600))))
 def test_no_header_can_fail_a_request(raw: list[tuple[bytes, bytes]]) -> None:
-    caller = read_headers(raw).caller
+    caller = read_headers(raw)
     texts = [caller.tenant, caller.session_id, caller.slo_class, caller.route, caller.prompt_name]
     assert all(text is None or 0 < len(text) <= 256 for text in texts)
 

@@ -316,13 +316,33 @@ def test_everything_else_is_the_real_engines() -> None:
 async def test_a_beam_search_is_one_request_with_the_tokens_of_all_beams() -> None:
     engine, notebook = observe(Engine(steps=1))
     request = arrive()
+    params = SimpleNamespace(detokenize=False)
     for request_id in ("cmpl-1-aa-beam-0", "cmpl-1-bb-beam-0", "cmpl-1-bb-beam-1"):
-        _ = [output async for output in engine.generate("p", object(), request_id)]
+        _ = [output async for output in engine.generate("p", params, request_id)]
     request.http_status = 200
     engine.hook.finish_request(request, refuse)
     (seen,) = notebook.seen
     assert (seen.request_id, seen.output_tokens, seen.status) == ("cmpl-1", 3, Status.OK)
     assert seen.num_sequences > 1
+
+
+@pytest.mark.parametrize(
+    ("is_beam_search", "expected"),
+    [
+        pytest.param(True, 10 + 3, id="each step's prompt is the prompt and the answer so far"),
+        pytest.param(False, 10 + 11 + 11 + 3, id="prompts of a caller who chose such an id"),
+    ],
+)
+async def test_the_prompt_of_a_beam_search_is_charged_once(
+    is_beam_search: bool, expected: int
+) -> None:
+    engine, _ = observe(Engine(steps=1))
+    request = arrive()
+    params = SimpleNamespace(detokenize=not is_beam_search)
+    for request_id, size in (("c-1-aa-beam-0", 10), ("c-1-bb-beam-0", 11), ("c-1-bb-beam-1", 11)):
+        _ = [output async for output in engine.generate("p", params, request_id)]
+        request.runs[-1].last_output = SimpleNamespace(prompt_token_ids=[1] * size)
+    assert request.count_tokens() == expected
 
 
 async def test_what_fails_before_any_output_never_waited_for_the_engine() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.private_text import PrivateText
-from evenkeel_runtime.response_cache.question import Bypass, Question, Sampling, read_question
+from evenkeel_runtime.response_cache.question import (
+    Bypass,
+    Question,
+    Rendered,
+    Sampling,
+    read_question,
+)
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.wire.caller import Caller
 
@@ -24,10 +30,12 @@ def read(
     sampling: Sampling = GREEDY,
     model: str = "weights",
     policy: CachePolicy = SERVING,
+    rendered: Rendered | None = None,
     **body: Any,
 ) -> Question | Bypass:
     whole = {"model": "m", "messages": [{"role": "user", "content": text}]} | body
-    return read_question(json.dumps(whole).encode(), caller, sampling, model, policy, PrivateText())
+    asked = json.dumps(whole).encode()
+    return read_question(asked, caller, sampling, model, policy, PrivateText(), rendered)
 
 
 def question(text: str = "How do I return an item?", **more: Any) -> Question:

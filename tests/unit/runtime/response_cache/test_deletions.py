@@ -14,6 +14,7 @@ import pytest
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+from evenkeel_runtime.response_cache.hit_class import KINDS, HitClass, NearHit
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.wire.caller import Caller
@@ -82,6 +83,50 @@ async def test_what_is_named_goes_and_the_rest_stays(
 
 
 @pytest.mark.parametrize(
+    ("query", "is_left"),
+    [
+        ("all=true", False),
+        ("tenant=acme", False),
+        ("tenant=acme&subject=ann", False),
+        ("tenant=acme&subject=bob", False),
+        ("route=*", False),
+        ("tenant=other", True),
+        ("tenant=other&subject=ann", True),
+        ("route=faq", True),
+    ],
+)
+async def test_texts_of_near_misses_are_deleted_with_either_question(
+    query: str, is_left: bool
+) -> None:
+    policy = POLICY.model_copy(update={"shows_texts": True})
+    cache = ResponseCache(policy, MemoryBackend(1 << 20), None, AuditLog(None))
+    record_near_miss(cache, policy)
+    assert (await delete(cache, query))[0] == 200
+    assert [miss.question for miss in cache.near_misses] == (["Can I return it?"] * is_left)
+    await cache.close()
+
+
+async def test_near_misses_lose_their_texts_when_the_file_no_longer_shows_them() -> None:
+    policy = POLICY.model_copy(update={"shows_texts": True})
+    cache = ResponseCache(policy, MemoryBackend(1 << 20), None, AuditLog(None))
+    record_near_miss(cache, policy)
+    cache.configure(policy)
+    assert [miss.other for miss in cache.near_misses] == ["Can I not return it?"]
+    cache.configure(POLICY)
+    assert [(miss.question, miss.other) for miss in cache.near_misses] == [(None, None)]
+    await cache.close()
+
+
+def record_near_miss(cache: ResponseCache, policy: CachePolicy) -> None:
+    """Let Ann's question be near one of Bob's."""
+    acme = Caller(tenant="acme")
+    asked = question("Can I return it?", caller=acme, policy=policy, user="ann")
+    other = question("Can I not return it?", caller=acme, policy=policy, user="bob")
+    near = NearHit(entry(other), HitClass(KINDS[-1], 0.9, 0.2), KINDS[-1])
+    assert cache.record_near_miss(asked, near) is not None
+
+
+@pytest.mark.parametrize(
     "query",
     ["", "all=false", "all", "route=faq&all=true", "subject=ann", "route=faq&subject=ann", "x=1"],
 )
@@ -127,4 +172,28 @@ async def test_an_answer_that_was_under_way_is_not_stored(kill: bool) -> None:
     await server.settle()
     assert server.cache.counts.stored == 0
     assert server.cache.counts.not_kept == {"route_off" if kill else "deleted_meanwhile": 1}
+    await server.cache.close()
+
+
+async def test_a_question_that_was_under_way_is_not_listed() -> None:
+    encoder = SlowEncoder()
+    encoder.opened.set()
+    server = Server(HitMode.DRAFT, encoder, 10)
+    server.cache.configure(server.cache.policy.model_copy(update={"shows_texts": True}))
+    await server.know("How do I return an item?")
+    near = "How do I return an item without a receipt?"
+    await server.ask(near)
+    await server.settle()
+    assert [miss.question for miss in server.cache.near_misses] == [near]
+    await server.cache.deletions.delete_tenant("acme")
+    await server.know("How do I return an item?")
+    model = PausedModel()
+    server.engine = CachedEngine(server.cache, server.hook, model)
+    asking = asyncio.create_task(server.ask(near))
+    await model.has_begun.wait()
+    await server.cache.deletions.delete_subject("acme", "ann")
+    model.goes_on.set()
+    await asking
+    await server.settle()
+    assert list(server.cache.near_misses) == []
     await server.cache.close()

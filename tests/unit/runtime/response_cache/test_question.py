@@ -1,12 +1,21 @@
 """What makes two chat requests the same, and which are none for the cache."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.response_cache.private_text import PrivateText
-from evenkeel_runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
+from evenkeel_runtime.response_cache.question import (
+    Bypass,
+    Question,
+    Rendered,
+    Sampling,
+    read_question,
+    subject_tag,
+)
 from evenkeel_runtime.response_cache.settings_file import (
     CachePolicy,
     HitMode,
@@ -70,6 +79,22 @@ BYPASSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a question about its asker": ("about_asker", {"text": "Where is my order?"}),
     "a cache moved elsewhere": ("transfer", {"kv_transfer_params": {"a": 1}}),
+    "a tenant in Latin-1": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-tenant", "Zürich".encode("latin-1"))])},
+    ),
+    "an endless session": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-session", b"s" * 300)])},
+    ),
+    "a session of another's header": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-session-id", b"\xe9")])},
+    ),
+    "a route with a control character": (
+        "unreadable_header",
+        {"caller": read_headers([(b"x-evenkeel-route", b"secret\x01")])},
+    ),
 }
 
 
@@ -103,6 +128,60 @@ def test_a_seed_makes_hot_sampling_cacheable() -> None:
 def test_what_is_no_object_is_unreadable(body: bytes) -> None:
     found = read_question(body, Caller(), GREEDY, "w", SERVING, PrivateText())
     assert found == Bypass("unreadable")
+
+
+def rendered(text: str, day: str = "1 May", tokens: Sequence[int] = (1, 2)) -> Rendered:
+    return Rendered(tokens, f"System: today is {day}.\nUser: {text}\nAssistant:")
+
+
+ASKS = ASKED["content"]
+AROUND = question(rendered=rendered(ASKS))
+
+
+@pytest.mark.parametrize("shown", [f"\n {ASKS}  \r\n", ASKS], ids=["as sent", "trimmed"])
+def test_space_around_the_last_message_does_not_matter(shown: str) -> None:
+    asked = question(f"\n {ASKS}  \r\n", rendered=rendered(shown, tokens=(1, 2, 3)))
+    assert (asked.id, asked.scope) == (AROUND.id, AROUND.scope)
+
+
+def test_only_the_question_differs_in_a_scope() -> None:
+    text = "Do you have lamps?"
+    asked = question(text, rendered=rendered(text))
+    assert asked.scope == AROUND.scope and asked.is_comparable
+
+
+def test_another_day_or_template_is_another_question() -> None:
+    for other in (rendered(ASKS, "2 May"), Rendered((1, 2), f"<user>{ASKS}</user>")):
+        asked = question(rendered=other)
+        assert asked.id != AROUND.id and asked.scope != AROUND.scope
+
+
+def test_parts_that_a_template_joins_otherwise_are_another_question() -> None:
+    def ask(content: object, shown: str) -> str:
+        messages = [{"role": "user", "content": content}]
+        return question(messages=messages, rendered=rendered(shown)).id
+
+    parts = [{"type": "text", "text": "Return it?"}, {"type": "text", "text": "How?"}]
+    assert ask(parts, "Return it?\nHow?") == ask("Return it?\nHow?", "Return it?\nHow?")
+    assert ask(parts, "Return it?How?") != ask(parts, "Return it?\nHow?")
+
+
+def test_a_question_that_the_template_rewrites_is_told_by_its_tokens_and_only_exactly() -> None:
+    def ask(*tokens: int) -> Question:
+        return question(rendered=Rendered(tokens, "User: how do i return an item?"))
+
+    assert ask(1, 2).id == ask(1, 2).id != ask(1, 3).id
+    assert not ask(1, 2).is_comparable
+
+
+def test_a_prompt_that_is_made_of_tokens_is_told_by_them() -> None:
+    one, other = (question(rendered=Rendered(tokens)) for tokens in ((1, 2), (1, 3)))
+    assert one.id != other.id and one.scope == other.scope and one.is_comparable
+
+
+def test_headers_that_it_does_not_need_may_be_unreadable() -> None:
+    sent = [(b"x-evenkeel-tenant", b"acme"), (b"x-evenkeel-slo-class", b"\xff")]
+    assert question(caller=read_headers(sent)).id == question().id
 
 
 def test_a_route_that_is_off_is_left_alone() -> None:

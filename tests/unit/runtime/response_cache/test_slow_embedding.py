@@ -102,6 +102,8 @@ class Server:
         )
         self.hook = RequestHook(self.notebook, reader, "support")  # type: ignore[arg-type]
         self.model = Model()
+        self.options: dict[str, Any] = {}
+        self.template = "User: {}\nAssistant:"
         self.engine = CachedEngine(self.cache, self.hook, self.model)
 
     async def ask(self, text: str, max_tokens: int = 16, *, is_cut: bool = False) -> None:
@@ -115,8 +117,9 @@ class Server:
         try:
             run = self.hook.start_run("r", params)
             run.is_cut = is_cut
-            prompt = {"type": "token", "prompt_token_ids": [1]}
-            outputs = self.engine.answer(run, prompt, params, "r", {})
+            rendered = self.template.format(text)
+            prompt = {"type": "token", "prompt_token_ids": [1], "prompt": rendered}
+            outputs = self.engine.answer(run, prompt, params, "r", dict(self.options))
             async for _ in self.hook.observe(run, outputs):
                 pass
         finally:

@@ -46,7 +46,9 @@ def test_gsm8k(tmp_path: Path) -> None:
 
 
 def test_csv_and_jsonl_take_the_usual_names(tmp_path: Path) -> None:
-    table = 'id,question,expected,tags\nq1,"Open, when?","9 to 5","hours,plain"\nq2,Where?,,\n'
+    table = (
+        'id,question,expected,tags\nq1,"Open, when?","9 to 5","hours,plain,hours"\nq2,Where?,,\n'
+    )
     found = read("csv", "t.csv", table, tmp_path)
     assert found.rows == (
         {
@@ -150,6 +152,25 @@ def test_choices_with_an_integer_a_label_or_a_text(
     other = "A" if letter != "A" else "B"
     for answer in (other, f"{other}, not {letter}", "A good choice", ""):
         assert scorer.score(answer).label is Label.WRONG, answer
+
+
+@pytest.mark.parametrize("letter", ["A", "B", "I"])
+def test_every_letter_is_chosen_by_the_same_words(letter: str, tmp_path: Path) -> None:
+    line = {"question": "?", "choices": list("abcdefghi"), "answer": letter}
+    (row,) = read("jsonl", "m.jsonl", json.dumps(line), tmp_path).rows
+    scorer = make_scorer(row["scorer"], row["reference"])
+    right = ("{}", "{}.", "{} is correct.", "The answer is {} because it is.", "{} because it is")
+    wrong = ("{}n apple", "It is {}", "C, not {}", "Answers: {}")
+    assert all(scorer.score(said.format(letter)).label is Label.RIGHT for said in right)
+    assert all(scorer.score(said.format(letter)).label is Label.WRONG for said in wrong)
+
+
+@pytest.mark.parametrize("answer", ["A good choice is C.", "I think it is C.", "Answer: I say C"])
+def test_a_word_is_no_letter(answer: str, tmp_path: Path) -> None:
+    for letter in "AI":
+        line = {"question": "?", "choices": list("abcdefghi"), "answer": letter}
+        (row,) = read("jsonl", "m.jsonl", json.dumps(line), tmp_path).rows
+        assert make_scorer("regex", row["reference"]).score(answer).label is Label.WRONG
 
 
 def test_choices_counted_from_one_are_noticed(tmp_path: Path) -> None:
@@ -283,6 +304,49 @@ def test_a_changed_item_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "Corrected two." in changelog and "- changed: q2" in changelog
     assert main(["eval", "lock", str(folder), "--check"]) == 0
     assert main(["eval", "import", "csv", str(source), "--into", str(folder)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--into", "source.csv"], "--into source.csv is a file; use a new folder"),
+        (["--into", "source.csv/new"], "source.csv/new cannot be written: Not a directory"),
+        (["--into", "x" * 300], "cannot be read: File name too long"),
+        (["--into", "new", "--limit", "0"], "--limit: '0' is not a whole number of 1 or more"),
+        (["--into", "new", "--limit", "-1"], "--limit: '-1' is not a whole number of 1 or more"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_and_leaves_no_folder(
+    flags: list[str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("source.csv").write_text("question,answer\nAsk?,1\nAgain?,2\n")
+    assert main(["eval", "import", "csv", "source.csv", *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+    assert [path.name for path in tmp_path.iterdir()] == ["source.csv"]
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "run d --baseline a --candidate b --warmup -1",
+        "run d --baseline a --candidate b --limit 0",
+        "run d --baseline a --candidate b --repeats 0",
+        "plan d --limit 0",
+        "calibrate d --side a --runs 0",
+        "calibrate d --side a --resamples 19",
+        "bisect d --gate accuracy>=-1% --limit 0",
+        "bisect d --gate accuracy>=-1% --repeats 1.5",
+    ],
+)
+def test_every_count_has_a_lower_limit(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", *verb.split()]) == 2
+    assert "is not a whole number of" in capsys.readouterr().err
 
 
 def test_the_card_keeps_its_other_lines(tmp_path: Path) -> None:

@@ -229,6 +229,30 @@ MISTAKES = [
         "session_success can be grouped by",
     ),
     (
+        "a composite of evaluations by tenant",
+        slo(
+            "{composite: [{indicator: {metric: eval_pass}},"
+            " {indicator: {metric: availability}}], groupBy: tenant}"
+        ),
+        "eval_pass can be grouped by model, prompt_name, prompt_version, not by other columns",
+    ),
+    (
+        "a composite by what a member selects",
+        slo(
+            "{composite: [{indicator: {metric: ttft, select: {tenant: acme}}, value: 1},"
+            " {indicator: {metric: availability}}], groupBy: [tenant]}"
+        ),
+        "groupBy has tenant, which it selects already",
+    ),
+    (
+        "a composite by what a named member selects",
+        slo("{metric: availability, select: {tenant: acme}}", name="acme-up")
+        + slo(
+            "{composite: [{slo: acme-up}, {indicator: {metric: availability}}], groupBy: tenant}"
+        ),
+        "groupBy has tenant, which it selects already",
+    ),
+    (
         "a member with groups",
         slo(
             "{composite: [{indicator: {metric: availability, groupBy: tenant}},"

@@ -1,9 +1,11 @@
 """What is written as OpenSLO is read again as it was."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, fields, replace
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -77,6 +79,86 @@ def test_a_composite_is_written_with_its_members(tmp_path: Path) -> None:
     composite = read_slo_file(path).slos[-1]
     path.write_text(openslo_documents([composite]))
     assert read_slo_file(path).slos == (composite,)
+
+
+WINDOW = "timeWindow: [{duration: 30d, isRolling: true}]"
+EVERY = f"""---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: over, displayName: Over, labels: {{team: chat}}, annotations: {{why: asked}}}}
+spec:
+  description: Sessions that are done.
+  service: chat
+  indicator:
+    {{metric: session_e2e, silence: 10m, error: excluded, aborted: excluded, shed: excluded}}
+  objectives: [{{target: 0.99, value: 300}}]
+  timeWindow:
+    - duration: 2w
+      isRolling: false
+      calendar: {{timeZone: Europe/Berlin, startTime: "2026-01-05 12:00:00"}}
+  alerting: {{for: 1m, keepFiringFor: 2m, minBad: 4, confidence: 0.95, noData: 3h, windows: [
+    {{severity: page, budget: 0.1, long: 1h, short: 5m}}]}}
+  budgetPolicy:
+    [{{spent: 0.5, alert: ticket, labels: {{tier: low}}}}, {{spent: 1, freeze: prompts}}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: turns}}
+spec:
+  indicator: {{metric: session_turns, silence: 90s, groupBy: [tenant]}}
+  objectives: [{{target: 0.99, value: 7}}]
+  {WINDOW}
+  alerting: {{scale: 1/2}}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: mixed}}
+spec:
+  indicator:
+    composite:
+      - {{slo: turns, weight: 1/3}}
+      - value: 0.5
+        indicator: {{metric: ttft, select: {{tenant: acme}}, httpStatus: {{bad: 404}}}}
+      - {{indicator: {{all: {{ttft: 1, e2e: 9}}, select: {{model: {{not: [a, b]}}}}}}}}
+  objectives: [{{target: 0.9}}]
+  {WINDOW}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: spent}}
+spec:
+  indicator: {{metric: cost, select: {{tenant: acme}}}}
+  objectives: [{{value: 100}}]
+  {WINDOW}
+"""
+
+
+def test_every_field_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(EVERY + MORE)
+    first = [in_full(slo) for slo in read_slo_file(path).slos]
+    indicators = [one for slo in first for one in (slo.indicator, *every_member(slo))]
+    assert never_set(Slo, first) == ["group"], "EVERY sets each field of a definition"
+    assert never_set(Indicator, indicators) == [], "EVERY sets each field of an indicator"
+    path.write_text(openslo_documents(first))
+    assert list(read_slo_file(path).slos) == first
+
+
+def every_member(slo: Slo) -> list[Indicator]:
+    return [member.indicator for member in slo.indicator.members]
+
+
+def never_set(kind: type[Slo] | type[Indicator], values: Sequence[object]) -> list[str]:
+    """Return the fields that have their default in all of these values."""
+    return [
+        field.name
+        for field in fields(kind)
+        if {repr(getattr(value, field.name)) for value in values} <= {repr(default_of(field))}
+    ]
+
+
+def default_of(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 RULE = """---

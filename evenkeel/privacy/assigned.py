@@ -1,0 +1,194 @@
+"""Finds where the value of `password = …` ends, and tells a password from a placeholder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.numbers import DIGITS, WORD
+
+NOT_A_SECRET = frozenset(
+    b"none null true false undefined required optional missing invalid changeme redacted hidden "
+    b"empty string password secret".split()
+)
+MIN_BYTES = 5
+CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
+# `secret=str(key)`; with a longer name, it may be a password with a bracket.
+SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
+PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
+# Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
+ENCLOSED_PLACEHOLDER = re.compile(
+    rb"\$[A-Za-z_]\w*|[$#%]?\{{1,2}[^{}]*\}{1,2}|\$\([^()]*\)|<[^<>]*>|%(?:\(\w+\))?[a-z]|[.~]{0,2}/[\w./-]*"
+)
+# Base64 keys may start with a slash like paths, but run longer without a dot or a dash.
+BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
+WEAK_NAME = re.compile(rb"(?i)(?:\A|[^a-z_-])token[^a-z0-9]{1,8}\Z")
+MIN_WEAK_BYTES = 12
+PLAIN_WORDS = re.compile(rb"[A-Za-z]+(?:-[a-z]+|[ ,;&|(){}]+[A-Za-z_.]*)*")
+# Separators and quotes belong to a value without quotes unless something else begins after them:
+# white space, the next field, a character reference. Escapes are left to the decoded layer.
+BARE_VALUE = re.compile(
+    rb"""[^\s"'`\\,;&<>(){}|](?:[^\s"'`\\,;&<>(){}|]++"""
+    rb"""|(?:[,;|(){}]|&(?!(?:#\w{1,8}|amp|quot|apos|[lg]t|nbsp|commat);))++"""
+    rb"""(?![\s"'`<>\\\]&]|\Z|[A-Za-z_][\w .\[\]%$-]{0,40}(?:=(?!=)|:))"""
+    rb"""|["'`](?=[A-Za-z0-9])"""
+    rb"""|\\(?![ux"'/\\bfnrt\s]|\Z))*+"""
+)
+OPENING_TAG = re.compile(rb"<([A-Za-z_][\w.:-]*+)(?:\s[^<>]*+)?>")
+LINE_END = re.compile(rb"[\r\n]")
+QUOTES = (b'"', b"'", b"`")
+BACKSLASH = ord("\\")
+# How a text goes on if the quote after a name ended a string: "password=" + password.
+AFTER_A_STRING = b" \t,;:.+&|?)}]"
+# Too long to be such an end, unless white space or a bracket interrupts it.
+PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
+# The part of a line in which the start of that string, or a tag, is searched.
+NUM_BYTES_BEFORE = 1024
+BYTES_PER_UNIT = 256
+
+
+def find_assigned(
+    text: bytes, start: int, end: int, budget: CpuBudget
+) -> Iterator[tuple[int, int]]:
+    """Yield the value that starts at `start` if it is a literal: quoted, or not a plain word.
+
+    It ends at its closing quote or tag; if it has none, before white space or the next field.
+    """
+    # Weak names are frequent: most are told by the white space in or soon after their value.
+    is_weak = WEAK_NAME.search(text, max(0, start - 16), start) is not None
+    if is_weak and b" " in text[start : start + MIN_WEAK_BYTES - 1]:
+        return
+    is_direct = is_enclosed = True
+    is_quoted = text[start - 1 : start] in QUOTES
+    while text[start - 1 : start + 1] == b"``":  # Markdown: code may stand between several.
+        start += 1
+    depth = _num_backslashes(text, 0, start - 1) if is_quoted else 0
+    behind_name = start - 1 - depth if is_quoted else start
+    if (element := _find_element(text, behind_name, budget)) is not None:
+        start, end = behind_name, max(end, element.end)
+        is_direct = not element.has_attributes  # <label for="password">Your password</label>
+    elif is_quoted:
+        if _is_after_a_string(text, start, depth):
+            return
+        end = max(end, _quoted_end(text, start, depth))
+    else:
+        is_enclosed, is_direct = False, text[start - 1 : start] == b"="
+        bare = BARE_VALUE.match(text, start)
+        end = max(end, bare.end() if bare else end)
+        while end > start and text[end - 1] in b".:],;&|(){}":
+            end -= 1
+        if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
+            return
+    budget.spend((end - start) // BYTES_PER_UNIT)
+    value = text[start:end]
+    if (
+        len(value) >= MIN_BYTES
+        and value.lower() not in NOT_A_SECRET
+        and not _is_placeholder(value, is_enclosed)
+        and any(byte in WORD and byte != 95 for byte in value)
+        and (not is_weak or (len(value) >= MIN_WEAK_BYTES and _may_be_token(value)))
+        and (is_direct or not PLAIN_WORDS.fullmatch(value))
+    ):
+        yield start, end
+
+
+def _is_placeholder(value: bytes, is_enclosed: bool) -> bool:
+    if is_enclosed:
+        found = ENCLOSED_PLACEHOLDER.fullmatch(value)
+    else:
+        found = PLACEHOLDER.match(value) or CODE.match(value)
+    return bool(found) and not BASE64_KEY.fullmatch(value)
+
+
+def _may_be_token(value: bytes) -> bool:
+    return not value.isdigit() and b" " not in value and any(byte in DIGITS for byte in value)
+
+
+class _Element(NamedTuple):
+    end: int
+    has_attributes: bool
+
+
+def _find_element(text: bytes, start: int, budget: CpuBudget) -> _Element | None:
+    """Return the XML element whose text starts at `start`; it ends in the same line."""
+    if text[start - 1 : start] != b">":
+        return None
+    opening = text.rfind(b"<", max(0, start - NUM_BYTES_BEFORE), start)
+    tag = OPENING_TAG.fullmatch(text, opening, start) if opening >= 0 else None
+    if tag is None:
+        return None
+    # Up to the next such tag: a text full of <input name="password"> is read once, not once a tag.
+    limit = text.find(b"<" + tag[1], start)
+    limit = len(text) if limit < 0 else limit
+    end = text.find(b"</" + tag[1] + b">", start, limit)
+    budget.spend(((limit if end < 0 else end) - start) // BYTES_PER_UNIT)
+    if end < 0 or LINE_END.search(text, start, end):
+        return None
+    return _Element(end, b"=" in tag[0])
+
+
+def _quoted_end(text: bytes, start: int, depth: int) -> int:
+    """Return where the value after an opening quote ends: at the quote that closes it.
+
+    A quote in n layers of JSON has 2^n - 1 backslashes (`depth`), so one that is part of the value
+    has another number. An unclosed value, as in a text that was cut, ends with its line.
+    """
+    quote = text[start - 1 : start]
+    for position, num_backslashes in _quotes(text, quote, start, len(text)):
+        # With fewer backslashes, it ends the string around the value.
+        if num_backslashes % (2 * depth + 2) == depth or num_backslashes < depth:
+            end = position - min(num_backslashes, depth)
+            newline = LINE_END.search(text, start, end)
+            if newline is None:
+                return end
+            break
+    else:
+        newline = LINE_END.search(text, start)
+    line_end = newline.start() if newline else len(text)
+    # Single quotes may stand in a string that ends before its line.
+    around = _quotes(text, b'"', start, line_end) if quote != b'"' else iter(())
+    return next((position - number for position, number in around), line_end)
+
+
+def _is_after_a_string(text: bytes, start: int, depth: int) -> bool:
+    """Return whether the quote before `start` ends a string that began before the name.
+
+    If in doubt, as in a line whose start is out of sight, the quote begins a value.
+    """
+    if start == len(text) or text[start] not in AFTER_A_STRING or PLAIN_RUN.match(text, start):
+        return False
+    opening = start - 1
+    first = max(0, opening - NUM_BYTES_BEFORE)
+    newline = text.rfind(b"\n", first, opening)
+    if (newline < 0 < first) or _is_name_quoted(text, start, depth):
+        return False
+    first = max(first, newline)
+    before = _quotes(text, text[opening:start], first, opening)
+    return sum(num_backslashes == depth for _, num_backslashes in before) % 2 == 1
+
+
+def _is_name_quoted(text: bytes, start: int, depth: int) -> bool:
+    """Return whether the name has the same quotes as the value at `start`: {"password": "…"}."""
+    opening = start - 1 - depth
+    # Before it, the longest separator of the rule's pattern, and the quote behind the name.
+    before = text[max(0, opening - depth - 10) : opening].rstrip().rstrip(b":=>").rstrip()
+    return before.endswith(text[opening:start]) and before[-2 - depth : -1 - depth] != b"\\"
+
+
+def _quotes(text: bytes, quote: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield each quote with the number of backslashes before it, but no apostrophe in a word."""
+    position = text.find(quote, start, end)
+    while position >= 0:
+        around = text[position - 1 : position] + text[position + 1 : position + 2]
+        if quote != b"'" or len(around) < 2 or not around.isalnum():
+            yield position, _num_backslashes(text, start, position)
+        position = text.find(quote, position + 1, end)
+
+
+def _num_backslashes(text: bytes, start: int, end: int) -> int:
+    position = end
+    while position > start and text[position - 1] == BACKSLASH:
+        position -= 1
+    return end - position

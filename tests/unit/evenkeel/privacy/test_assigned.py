@@ -1,0 +1,213 @@
+"""Nothing of a credential stays, whatever its characters, its quotes and its length."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import re
+import string
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenkeel.privacy.rules import RuleKind
+from evenkeel.privacy.text_redactor import RedactionTally, built_in
+
+NAMES = ["password", "client_secret", "api_key", "refresh_token", "aws_session_token"]
+SYMBOLS = " !#%&()*+,-./:;<=>?@[]^_{|}~$\\\"'"
+# Between all symbols of a secret, so that any rest of it has one.
+MARK = "ZQ9"
+# Where the text after the secret starts.
+END = "EndOfIt"
+QUOTED: dict[str, Callable[[str, str], str]] = {
+    "JSON": lambda name, value: json.dumps({name: value, "b": END}),
+    "JSON, compact": lambda name, value: json.dumps({name: value}, separators=(",", ":")) + END,
+    "JSON in JSON": lambda name, value: json.dumps([json.dumps({name: value})]) + END,
+    "JSON in JSON in JSON": lambda name, value: (
+        json.dumps([json.dumps([json.dumps({name: value})])]) + END
+    ),
+    "Python": lambda name, value: f"{{'{name}': '{_escape(value, quote=chr(39))}'}}{END}",
+    "an assignment": lambda name, value: f'{name}="{_escape(value)}"\n{END}',
+    "YAML": lambda name, value: f"{name}: '{_escape(value, quote=chr(39))}'\n{END}",
+    "Markdown": lambda name, value: f"The {name} is `{value}`. {END}",
+    "Markdown, two backticks": lambda name, value: f"{name}: ``{value}`` {END}",
+    "XML": lambda name, value: f"<{name}>{html.escape(value)}</{name}>{END}",
+    "JSON in HTML": lambda name, value: html.escape(json.dumps({name: value})) + END,
+    "JSON in a query": lambda name, value: f"/t?d={quote(json.dumps({name: value}))}&x={END}",
+    "JSON, cut off": lambda name, value: json.dumps({name: value})[:-2],
+}
+JAVASCRIPT = "!~*'()"  # what encodeURIComponent keeps
+BARE: dict[str, Callable[[str, str], str]] = {
+    "a form": lambda name, value: f"a=1&{name}={quote_plus(value)}&b={END}",
+    "a query of JavaScript": lambda name, value: (
+        f"/x?{name}={quote(value, safe=JAVASCRIPT)}&b={END}"
+    ),
+    "a query in Go's JSON": lambda name, value: json.dumps(
+        {"url": f"/x?{name}={quote(value)}&b={END}"}
+    ).replace("&", "\\u0026"),
+    "a query in HTML": lambda name, value: html.escape(f"/x?{name}={quote(value)}&b={END}"),
+    "a header": lambda name, value: f"{name}: {quote(value, safe=',;(){}|&@!')}\r\nx: {END}",
+    "a line": lambda name, value: f"{name}={quote(value, safe=',;(){}|&@!')}\n{END}",
+    "a connection string": lambda name, value: f"{name}={quote(value)};Initial Catalog={END}",
+    "a call": lambda name, value: f"f({name}={quote(value, safe='@!|')}, x={END})",
+}
+
+
+# What stands before a quoted value: nothing, or quotes that may have no partner in sight.
+BEFORE = {
+    "nothing": "",
+    "an inch mark": 'see 5" disk ',
+    "an apostrophe": "it's 5' tall ",
+    "a closed string": '{"user": "ana"} ',
+    "the end of a string": 'and more", ',
+    "a long string": '{"role":"user","content":"' + "lorem ipsum " * 100 + '",',
+    "many long strings": '{"key":"value","b":"cxxxxxxxxxxxx",' * 40,
+    "half a tick": "`",
+}
+# Every run of five such bytes was replaced before values could contain any character.
+PLAIN_RUN = re.compile(r"""[^\s"'\\,;&<>(){}|]{5}""")
+PLAIN_PLACEHOLDER = re.compile(r"\$[A-Za-z_]|%[a-z]|[.~]{0,2}/")
+
+
+def _escape(value: str, quote: str = '"') -> str:
+    return value.replace("\\", "\\\\").replace(quote, "\\" + quote)
+
+
+def redact(text: str) -> str:
+    redacted = built_in(kind=RuleKind.SECRET).redact(
+        text.encode(), RedactionTally(), may_drop=False
+    )
+    assert redacted is not None
+    return redacted.decode()
+
+
+@st.composite
+def secrets(draw: st.DrawFn, *, first: str = SYMBOLS) -> str:
+    symbols = draw(st.text(SYMBOLS, max_size=8))
+    start = draw(st.sampled_from(["", *first]))
+    length = draw(st.sampled_from([1, 1, 1, 200]))
+    return start + MARK + "!" + MARK + "".join(symbol + MARK * length for symbol in symbols)
+
+
+@pytest.mark.parametrize("form", QUOTED)
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NAMES), secrets())
+def test_a_quoted_value_is_gone_up_to_its_closing_quote(form: str, name: str, value: str) -> None:
+    sent = QUOTED[form](name, value)
+    redacted = redact(sent)
+    assert MARK not in redacted
+    assert (END in redacted) is (END in sent)
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_plain_value_in_quotes_is_gone_whatever_it_begins_with(before: str) -> None:
+    values = ["hunter2xyz", "9hunter2xyz", "1abc", "Zk9x/8aQ2m7w3Jt5LrP0vYb==", "abc-def.ghi"]
+    for first, value in itertools.product(["", *string.punctuation], values):
+        secret = first + value
+        if not PLAIN_RUN.match(secret) or PLAIN_PLACEHOLDER.match(secret):
+            continue
+        for mark, name in itertools.product(
+            "\"'", ["@password@:", "@api_key@ = ", "pwd=", "pwd: "]
+        ):
+            text = f"{before}{name.replace('@', mark)}{mark}{secret}{mark},{END}"
+            assert secret not in redact(text), text
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_value_behind_a_name_in_quotes_is_gone_whatever_it_begins_with(before: str) -> None:
+    # A dollar sign or slash begins a variable or a path.
+    for first in {*SYMBOLS, "\t"} - {*"$/\\\"'"}:
+        for mark, name in [('"', "password"), ("'", "api_key"), ('\\"', "client_secret")]:
+            text = f"{before}{mark}{name}{mark}:{mark}{first}hunter2xyz{mark},{END}"
+            assert "hunter2xyz" not in redact(text), text
+
+
+@pytest.mark.parametrize("form", BARE)
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NAMES), secrets(first=""))
+def test_a_value_without_quotes_is_gone_up_to_its_end(form: str, name: str, value: str) -> None:
+    sent = BARE[form](name, value)
+    redacted = redact(sent)
+    assert MARK not in redacted
+    assert END in redacted
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["#", "/", "?", "@", "!&;,"]), st.sampled_from([1, 300]))
+def test_a_password_in_an_address_is_gone(symbol: str, length: int) -> None:
+    secret = MARK + symbol + MARK * length
+    redacted = redact(f"DB=postgres://app:{secret}@db.example:5432/x?y={END}")
+    assert redacted == f"DB=postgres://app:[url_credentials]@db.example:5432/x?y={END}"
+
+
+@pytest.mark.parametrize("length", [30, 400, 4000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://hooks.slack.com/services/T0/@@",
+        "access_token=@@&x=1",
+        '"aws_session_token": "@@"',
+        "Authorization: Bearer @@",
+        "Authorization: Bearer 12|@@",
+        "?sig=@@",
+    ],
+)
+def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
+    assert MARK not in redact(text.replace("@@", MARK * length))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'url = "password=" + password + "&user="',
+        '["password:"], ["user name:"]',
+        'console.log("password:", password, "done")',
+        '{"note":"my password:","b":"x and more"}',
+        '["Enter your password:", "Confirm the new one:"]',
+        '<label for="password">Your password</label>',
+        "password: string | null; token: string|undefined;",
+        '{"token": "a sentence of 5 words", "logprob": -0.1}',
+        '{"password": "${DB_PASSWORD}", "secret": "{{ vault.key }}", "api_key": "<your key>"}',
+        "secret = normalise(finding.secret, rule)",
+        "secret=foo(bar), next",
+        "secret=foo(bar, 2)",
+        "connect(password=read(path.name), secret=str(s))",
+        "https://cdn.example.com:8443/npm/react@18.2.0/index.js",
+        "http://localhost:8000/@ana and https://example.com:443/?to=@ana",
+        "http://[::1]:8080/@x and http://[2001:db8::1]/@x and http://[::1]:$PORT/@x",
+        "http://localhost:$PORT/@vite/client and http://localhost:${PORT}/@vite/client",
+        "http://127.0.0.1:{port}/@id/x",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgres://app:$hunter2xyz@db.example",
+        "postgres://app:{hunter2xyz}@db.example",
+        "http://[::hunter2xyz]@db.example",
+        "http://[::1/hunter2xyz@db.example",
+        "password=hunter(2xyz)",
+        "secret=foo(bar)hunter2xyz",
+        "secret=foo(hunter2xyz",
+        "password=Hunter(hunter2xyz)",
+    ],
+)
+def test_what_only_resembles_a_port_or_a_call_is_gone(text: str) -> None:
+    assert "2xyz" not in redact(text)
+
+
+def test_what_follows_a_value_stays() -> None:
+    assert redact("{password: hunter22, user: ana}") == "{password: [credential], user: ana}"
+    assert redact("?password=p(1)long&user=ana") == "?password=[credential]&user=ana"
+    assert redact("(the password is hunter22).") == "(the password is [credential])."
+    assert redact("password=hunter22;user=ana") == "password=[credential];user=ana"
+    text = json.dumps({"a": "the password: 'hunter22", "b": "it's mine"})
+    assert json.loads(redact(text)) == {"a": "the password: '[credential]", "b": "it's mine"}

@@ -1,0 +1,50 @@
+"""Admission control on a manual clock, for tests of it as a whole."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import (
+    ControlConfig,
+    SloClass,
+)
+from evenkeel_runtime.control.visit import Visit
+from evenkeel_runtime.wire.caller import Caller
+from tests.fixtures.manual_clock import ManualClock
+
+CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
+
+
+def in_loop(test: Callable[[], Awaitable[None]]) -> None:
+    async def scenario() -> None:
+        await test()
+
+    asyncio.run(scenario())
+
+
+def make(clock: ManualClock, **fields: Any) -> AdmissionControl:
+    config = ControlConfig(classes=CLASSES, default_class="interactive", **fields)
+    return AdmissionControl(config, num_slots=4, clock=clock)
+
+
+def burn(control: AdmissionControl, clock: ManualClock, num_bad: int = 10) -> None:
+    """Let so many interactive requests have a late first token."""
+    for _ in range(num_bad):
+        visit = control.arrive(Caller(slo_class="interactive"), 100)
+        clock.now_s += 0.3
+        control.record_first_token(visit)
+        control.leave(visit, 10)
+
+
+def crowd(
+    control: AdmissionControl, clock: ManualClock, num: int, every_s: float = 0.5
+) -> list[Visit]:
+    """Let a queue of batch requests get a turn each `every_s`, and return those that wait."""
+    visits = [control.arrive(Caller(slo_class="batch", tenant="crowd"), 100) for _ in range(num)]
+    for visit in visits:
+        control.queue(visit)
+    for visit in visits[:40]:
+        clock.now_s += every_s
+        control.leave(visit, 0)
+    return visits[40:]
