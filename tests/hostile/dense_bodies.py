@@ -1,4 +1,4 @@
-"""Bodies of almost nothing, a thousandth of it once compressed, that hold very much."""
+"""Bodies of almost nothing, a hundredth of it once compressed, that hold very much."""
 
 
 def wrap(content: bytes, *tags: int) -> bytes:
@@ -22,21 +22,22 @@ DENSE_TRACES = {
     "spans": wrap(b"\x12\0" * 500_000, 0x12, 0x0A),
     "spans by overlong tags": wrap(b"\x92\0\0" * 150_000, 0x12, 0x0A),
     "spans in 40,000 scopes": wrap(wrap(b"\x12\0" * 3, 0x12) * 40_000, 0x0A),
-    "attributes": wrap(b"\x4a\0" * 3_000_000, *SPAN),
-    "attributes of 1,000 spans": wrap(wrap(b"\x4a\0" * 3_000, 0x12) * 1_000, 0x12, 0x0A),
-    "attributes of a resource": wrap(b"\x0a\0" * 3_000_000, 0x0A, 0x0A),
-    "events": wrap(b"\x5a\0" * 3_000_000, *SPAN),
-    "values": wrap(b"\x0a\0" * 3_000_000, 0x2A, 0x12, 0x4A, *SPAN),
+    "attributes": wrap(b"\x4a\0" * 5_000_000, *SPAN),
+    "attributes of 1,000 spans": wrap(wrap(b"\x4a\0" * 5_000, 0x12) * 1_000, 0x12, 0x0A),
+    "attributes of a resource": wrap(b"\x0a\0" * 5_000_000, 0x0A, 0x0A),
+    "events": wrap(b"\x5a\0" * 5_000_000, *SPAN),
+    "values": wrap(b"\x0a\0" * 5_000_000, 0x2A, 0x12, 0x4A, *SPAN),
     "values in lists": wrap(wrap(b"\x0a\0" * 1_000, 0x2A, 0x0A) * 2_500, 0x2A, 0x12, 0x4A, *SPAN),
-    "values of a map": wrap(b"\x0a\0" * 3_000_000, 0x32, 0x12, 0x4A, *SPAN),
-    "resources": b"\x0a\0" * 3_000_000,
-    "fields that are unknown": wrap(b"\x78\0" * 3_000_000, *SPAN),
+    "values of a map": wrap(b"\x0a\0" * 5_000_000, 0x32, 0x12, 0x4A, *SPAN),
+    "resources": b"\x0a\0" * 5_000_000,
+    "values of short lists": wrap(b"\x0a\x02\x2a\0" * 1_000_001, 0x2A, 0x12, 0x4A, *SPAN),
+    "empty lists": wrap(b"\x4a\x04\x12\x02\x2a\0" * 1_000_001, *SPAN),
 }
 DENSE_METRICS = {
     "points": wrap(b"\x0a\0" * 500_000, 0x2A, *METRIC),
     "histograms": wrap(b"\x0a\0" * 500_000, 0x4A, *METRIC),
     "quantiles": wrap(b"\x32\0" * 500_000, 0x0A, 0x5A, *METRIC),
-    "buckets": wrap(b"\0" * 2_100_000, 0x12, 0x42, 0x0A, 0x52, *METRIC),
+    "buckets": wrap(b"\0" * 2_000_000, 0x12, 0x42, 0x0A, 0x52, *METRIC),
     "buckets of 3,000 points": wrap(
         wrap(b"\0" * 1_000, 0x12, 0x42, 0x0A) * 3_000, 0x52, *METRIC
     ),

@@ -1,8 +1,8 @@
 """Counts what a body holds before it is parsed, and refuses what no sender sends.
 
 An empty message takes two bytes of a body, next to nothing once compressed, and hundreds of bytes
-in memory. A parser whose messages have only the framing counts them at a tenth of the cost of
-parsing (docs/decisions/0363).
+in memory. They are counted by classes whose repeated messages stay bytes: parsing with those costs
+a hundredth as much (docs/decisions/0363).
 """
 
 from __future__ import annotations
@@ -17,52 +17,45 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1 import trace_pb2
 
 # The OpenTelemetry Collector sends 8,192 records per body by default, the SDKs 512.
 MAX_RECORDS = 100_000
-MAX_PARTS = 2_000_000
+# As much as 20 MiB hold, the largest body by default, if each takes 20 bytes.
+MAX_PARTS = 1_000_000
 # Bodies with more than this are not parsed in the event loop, however short they are.
 INLINE_RECORDS = 1_000
-INLINE_PARTS = 50_000
-# Most memory that parsing takes: per byte of an ordinary body, and per record, point and part.
-BYTES_PER_BYTE = 3
-BYTES_PER_JSON_BYTE = 10
-BYTES_PER_RECORD = 300
-BYTES_PER_POINT = 1_000
-BYTES_PER_PART = 100
-BYTES_PER_JSON_PART = 350
-# Counted at once: that holds the interpreter for at most a few hundredths of a second.
-PIECE_BYTES = 1 << 20
-# Fields that are read one by one, of messages larger than that.
-MAX_FIELDS = 250_000
+INLINE_PARTS = 20_000
+# What records hold is counted in longer bodies only: a part takes at least two bytes.
+COUNTED_BYTES = 8 << 20
+# Resources, scopes and records.
+RECORD_LEVELS = 3
+# So many levels of repeated messages are counted without a copy of their contents.
+NUM_LEVELS = 7
 # A body too short to cost anything.
 NEGLIGIBLE_BYTES = 4 << 10
 # upb refuses bodies with more nested messages.
 MAX_NESTED = 100
-MAX_VARINT_BYTES = 10
-# So many levels of repeated messages are counted without a copy of their contents.
-NUM_LEVELS = 7
-# Resources, scopes, records and their attributes. What lists hold is counted in longer bodies only:
-# that takes twice as long, and in short ones it cannot be much.
-SHORT_LEVELS = 4
 PACKAGE = "evenkeel.framing"
-DELIMITED = 2
-FIXED_BYTES = {1: 8, 5: 4}
-_PACKED_BYTES = {
-    descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE: 8,
-    descriptor_pb2.FieldDescriptorProto.TYPE_FIXED64: 8,
-}
 # Texts as bytes and enums as integers: the values do not matter.
 _PLAIN_TYPES = {
     descriptor_pb2.FieldDescriptorProto.TYPE_STRING: descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
     descriptor_pb2.FieldDescriptorProto.TYPE_ENUM: descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
 }
-POINTS = frozenset(
+RECORDS = frozenset(
     each.DESCRIPTOR.full_name
     for each in (
+        trace_pb2.ResourceSpans,
+        trace_pb2.ScopeSpans,
+        trace_pb2.Span,
+        logs_pb2.ResourceLogs,
+        logs_pb2.ScopeLogs,
+        logs_pb2.LogRecord,
+        metrics_pb2.ResourceMetrics,
+        metrics_pb2.ScopeMetrics,
+        metrics_pb2.Metric,
         metrics_pb2.NumberDataPoint,
         metrics_pb2.HistogramDataPoint,
         metrics_pb2.ExponentialHistogramDataPoint,
@@ -71,7 +64,6 @@ POINTS = frozenset(
         metrics_pb2.SummaryDataPoint.ValueAtQuantile,
     )
 )
-RECORDS = POINTS | {Span.DESCRIPTOR.full_name, LogRecord.DESCRIPTOR.full_name}
 
 
 class TooManyError(Exception):
@@ -83,31 +75,27 @@ class BodyWeight:
     """What a body holds.
 
     Attributes:
-        num_records: Spans, log records, or metric points.
-        num_points: Those that are metric points.
+        num_records: Spans, log records or metric points, and the resources, scopes and metrics
+            that group them.
         num_parts: Everything else that repeats: attributes, events, values in lists, buckets.
-        memory_bytes: Most memory that it takes to parse, including the body's own.
     """
 
     num_records: int = 0
-    num_points: int = 0
     num_parts: int = 0
-    memory_bytes: int = 0
 
     @property
     def is_light(self) -> bool:
         """Whether it is parsed in a few milliseconds, if the body is short."""
         return self.num_records <= INLINE_RECORDS and self.num_parts <= INLINE_PARTS
 
-    def add(self, kind: str | None, number: int) -> None:
-        """Count messages of a kind, by its full name; None for others.
+    def add(self, kind: Any, number: int) -> None:
+        """Count messages, by their descriptor, or numbers, which have none.
 
         Raises:
             TooManyError: If the body has too many.
         """
-        if kind in RECORDS:
+        if kind is not None and kind.full_name in RECORDS:
             self.num_records += number
-            self.num_points += number * (kind in POINTS)
         else:
             self.num_parts += number
         if self.num_records > MAX_RECORDS:
@@ -121,30 +109,25 @@ class BodyWeight:
             )
 
 
-def weigh_protobuf(request: Any, body: bytes) -> BodyWeight:
+def weigh_protobuf(request: Any, body: bytes, *, is_whole: bool = False) -> BodyWeight:
     """Return what a protobuf body holds; a negligible one is not counted.
 
     Args:
         request: The class of its request.
         body: As received, decompressed.
+        is_whole: Whether to count what spans and log records hold in short bodies, too.
 
     Raises:
         TooManyError: If it holds too much.
         DecodeError: If it is not such a request.
     """
     weight = BodyWeight()
-    if len(body) > NEGLIGIBLE_BYTES:
-        is_short = len(body) <= PIECE_BYTES and request is not ExportMetricsServiceRequest
-        num_levels = SHORT_LEVELS if is_short else NUM_LEVELS
-        for kind, piece in _pieces(request.DESCRIPTOR, body, weight):
-            _count(kind, piece, weight, num_levels, MAX_NESTED)
-    num_others = weight.num_records - weight.num_points
-    weight.memory_bytes = len(body) + max(
-        len(body) * (BYTES_PER_BYTE - 1),
-        num_others * BYTES_PER_RECORD
-        + weight.num_points * BYTES_PER_POINT
-        + weight.num_parts * BYTES_PER_PART,
-    )
+    if len(body) <= NEGLIGIBLE_BYTES:
+        return weight
+    # Python reads every part of a metric.
+    is_whole |= len(body) > COUNTED_BYTES or request is ExportMetricsServiceRequest
+    num_levels = NUM_LEVELS if is_whole else RECORD_LEVELS
+    _count(request.DESCRIPTOR, body, weight, num_levels, MAX_NESTED)
     return weight
 
 
@@ -156,61 +139,25 @@ def weigh_json(body: bytes) -> BodyWeight:
     """
     weight = BodyWeight()
     weight.add(None, body.count(b"{") + body.count(b"["))
-    weight.memory_bytes = max(
-        len(body) * BYTES_PER_JSON_BYTE, len(body) + weight.num_parts * BYTES_PER_JSON_PART
-    )
     return weight
 
 
-def _pieces(kind: Any, data: bytes, weight: BodyWeight) -> Iterator[tuple[Any, bytes]]:
-    """Yield a message in pieces of up to PIECE_BYTES, with the descriptor of each.
-
-    Only the frames of larger messages are read here, and those that repeat are counted.
-    """
-    waiting = [(kind, data, MAX_NESTED)]
-    num_fields = 0
-    while waiting:
-        kind, data, depth = waiting.pop()
-        if len(data) <= PIECE_BYTES:
-            yield kind, data
-            continue
-        if not depth:
-            raise DecodeError(f"more than {MAX_NESTED} nested messages")
-        begin = position = 0
-        while position < len(data):
-            num_fields += 1
-            if num_fields > MAX_FIELDS:
-                raise TooManyError(f"body has a message of more than {MAX_FIELDS:,} fields")
-            number, first, after = _read_field(data, position)
-            if after - begin > PIECE_BYTES:
-                yield kind, data[begin:position]
-                begin = position
-                if after - first > PIECE_BYTES:
-                    begin = after
-                    found = kind.fields_by_number.get(number)
-                    if found is not None and found.message_type is not None:
-                        if found.is_repeated:
-                            weight.add(found.message_type.full_name, 1)
-                        waiting.append((found.message_type, data[first:after], depth - 1))
-                    elif found is not None and found.is_repeated:
-                        weight.add(None, (after - first) // _PACKED_BYTES.get(found.type, 1))
-            position = after
-        yield kind, data[begin:]
-
-
-def _count(kind: Any, piece: bytes, weight: BodyWeight, num_levels: int, depth: int) -> None:
+def _count(kind: Any, data: bytes, weight: BodyWeight, num_levels: int, depth: int) -> None:
     """Count what repeats in an encoded message, level by level."""
     for level in _levels(kind)[:num_levels]:
-        message = level.request.FromString(piece)
+        message = None  # Freed first: large new memory costs more than parsing.
+        message = level.request.FromString(data)
         num = 0
         for path, child in level.repeated:
             number = len(_follow(message, path))
             num += number
-            weight.add(child and child.full_name, number)
+            weight.add(child, number)
         if not num:
             return
-    if num_levels < NUM_LEVELS or depth <= NUM_LEVELS:
+    if num_levels < NUM_LEVELS:
         return
+    if depth <= NUM_LEVELS:
+        raise DecodeError(f"more than {MAX_NESTED} nested messages")
     for path, child in level.repeated:
         values = _follow(message, path) if child else ()
         if values:
@@ -297,30 +244,3 @@ def _repeated(of: Any, level: int, path: tuple[str, ...]) -> Iterator[tuple[tupl
             yield (*path, each.name), each.message_type
         elif each.message_type is not None:
             yield from _repeated(each.message_type, below, (*path, each.name))
-
-
-def _read_field(data: bytes, position: int) -> tuple[int, int, int]:
-    """Return (field number, start, end) of the value of the field that begins at `position`."""
-    tag, first = _read_varint(data, position)
-    wire_type = tag & 7
-    if wire_type == DELIMITED:
-        length, first = _read_varint(data, first)
-        after = first + length
-    elif wire_type in FIXED_BYTES:
-        after = first + FIXED_BYTES[wire_type]
-    elif wire_type == 0:
-        after = _read_varint(data, first)[1]
-    else:
-        raise DecodeError(f"wire type {wire_type}")
-    if after > len(data):
-        raise DecodeError("a field is longer than its message")
-    return tag >> 3, first, after
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for index, byte in enumerate(data[position : position + MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return value, position + index + 1
-    raise DecodeError("a number is cut short or too long")

@@ -20,7 +20,7 @@ from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
-from evenkeel_collector.intake.signals import Parser, Signal
+from evenkeel_collector.intake.signals import JSON, Signal
 from evenkeel_collector.log.repeats import digest_of
 from evenkeel_collector.log.seal_policy import NeverFitsError
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
@@ -33,7 +33,7 @@ from evenkeel_collector.ports.access import (
 )
 from evenkeel_collector.ports.body import MediaTypeError
 from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
-from evenkeel_collector.ports.memory_budget import BusyError, Lease, MemoryBudget
+from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import RateLimitedError, TenantMeter
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -44,6 +44,9 @@ T = TypeVar("T")
 RETRY_AFTER_S = 1
 # Parsing this much delays other senders by about a millisecond; JSON by a little more.
 INLINE_BYTES = 512 << 10
+# Most memory, in bytes, that parsing takes per byte of body.
+MEMORY_FACTORS = {JSON: 10}
+DEFAULT_MEMORY_FACTOR = 3
 # A refusal quotes the sender's data.
 MAX_MESSAGE = 500
 
@@ -87,6 +90,9 @@ class Intake:
     awaited: AwaitedCalls
     # Bodies being stored, by digest: a duplicate that arrives meanwhile shares the result.
     in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
+    # Parses large bodies one after another: each may take much memory, and they would not be
+    # parsed faster side by side.
+    large_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "large-bodies"))
     # Redacts slow bodies one after another, so that other senders do not wait.
     slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
 
@@ -100,13 +106,7 @@ class Intake:
         return self.access.check(secret_of(headers), AccessScope.INGEST)
 
     async def take(
-        self,
-        signal: Signal,
-        media_type: str,
-        body: bytes,
-        tenant: str | None,
-        transport: str,
-        lease: Lease | None = None,
+        self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
     ) -> None:
         """Return once a decompressed body is on disk, from this or an earlier identical request.
 
@@ -114,25 +114,20 @@ class Intake:
             MalformedError: If it is not valid.
             TooManyError: If it holds more than any sender sends.
             TooLargeError: If it exceeds the tenant's size limit.
-            BusyError: If the lease has no room for what parsing takes.
             RateLimitedError: If the tenant has exceeded its rate limit.
             LogFullError: If the log has no room; the sender may retry.
             LogWriteError: If the disk refused; the sender may retry.
             NeverFitsError: If what the log keeps of it exceeds the log's limits.
         """
         self.meter.admit(tenant, len(body))
-        is_small = len(body) <= INLINE_BYTES
-        weight = await _call(is_small, signal.weigh, media_type, body)
-        if lease is not None:
-            lease.grow(weight.memory_bytes)
-        is_small = is_small and weight.is_light
-        digest = await _call(is_small, digest_of, signal.path, tenant, body)
+        is_small = len(body) <= INLINE_BYTES and signal.weigh(media_type, body).is_light
+        digest = await _call(is_small, None, digest_of, signal.path, tenant, body)
         while (twin := self.in_hand.get(digest)) is not None:
             await asyncio.wait([twin])
         if self.log.repeats.knows(digest):
             self.metrics.bodies_repeated.labels(transport).inc()
             return
-        check = partial(self._check, signal.parsers[media_type], body, tenant)
+        check = partial(self._check, signal, media_type, body, tenant)
         storing = asyncio.create_task(self._store(check, is_small, transport, digest))
         self.in_hand[digest] = storing
         # A sender that disconnects does not cancel work that a duplicate may wait for.
@@ -146,7 +141,12 @@ class Intake:
             storing.exception()
 
     def _check(
-        self, parse: Parser, body: bytes, tenant: str | None, pipeline: IntakePipeline
+        self,
+        signal: Signal,
+        media_type: str,
+        body: bytes,
+        tenant: str | None,
+        pipeline: IntakePipeline,
     ) -> CheckedBody:
         """Return a checked body.
 
@@ -154,11 +154,13 @@ class Intake:
 
         Raises:
             MalformedError: If it cannot be read.
-            TooManyError: If it would hold too much once read.
+            TooManyError: If it holds more than any sender sends.
             OverBudgetError: If it takes longer to redact than this pipeline has time for.
         """
         try:
-            return parse(body, pipeline, tenant)
+            if len(body) > INLINE_BYTES:  # Shorter ones have been weighed.
+                signal.weigh(media_type, body)
+            return signal.parsers[media_type](body, pipeline, tenant)
         except (MalformedError, TooManyError, OverBudgetError):
             raise
         except Exception as error:
@@ -176,7 +178,7 @@ class Intake:
         digest: bytes,
     ) -> None:
         try:
-            checked = await _call(is_small, check, self.pipeline.in_haste())
+            checked = await _call(is_small, self.large_lane, check, self.pipeline.in_haste())
         except OverBudgetError:
             checked = await asyncio.get_running_loop().run_in_executor(
                 self.slow_lane, check, self.pipeline
@@ -214,9 +216,13 @@ class Intake:
         self.metrics.requests_rejected.labels(transport, reason).inc()
 
 
-async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
+async def _call(
+    is_small: bool, executor: Executor | None, function: Callable[..., T], *args: Any
+) -> T:
     """Return a function's result for a body; large bodies run outside the event loop."""
-    return function(*args) if is_small else await asyncio.to_thread(function, *args)
+    if is_small:
+        return function(*args)
+    return await asyncio.get_running_loop().run_in_executor(executor, function, *args)
 
 
 def response_headers(error: Exception) -> dict[str, str]:

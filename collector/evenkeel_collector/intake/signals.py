@@ -58,7 +58,7 @@ SIGNALS = (
         grpc_service=f"{_SERVICES}.trace.v1.TraceService",
         parsers={
             PROTOBUF: lambda body, pipeline, tenant: check_protobuf(
-                body, pipeline.finish_for(tenant)
+                body, pipeline.finish_for(tenant), is_hasty=pipeline.is_hasty
             ),
             JSON: lambda body, pipeline, tenant: check_json(body, pipeline.finish_for(tenant)),
         },

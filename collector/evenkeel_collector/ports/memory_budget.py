@@ -17,14 +17,6 @@ class Lease:
         self._budget = budget
         self._num_bytes = 0
 
-    def grow(self, num_bytes: int) -> None:
-        """Add this many bytes to the share.
-
-        Raises:
-            BusyError: As `resize`.
-        """
-        self.resize(self._num_bytes + num_bytes)
-
     def resize(self, num_bytes: int) -> None:
         """Resize the share to this many bytes; a lone request always gets what it needs.
 

@@ -14,6 +14,7 @@ from google.rpc.status_pb2 import Status
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.intake.intake import (
+    DEFAULT_MEMORY_FACTOR,
     REFUSALS,
     RETRY_AFTER_S,
     Intake,
@@ -53,8 +54,8 @@ class _Exporter:
             tenant = self.intake.tenant_of(headers)
             if len(body) > self.max_body_bytes:
                 raise TooLargeError(f"message is larger than {self.max_body_bytes} bytes")
-            with self.intake.memory.lease(len(body)) as lease:
-                await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT, lease)
+            with self.intake.memory.lease(len(body) * DEFAULT_MEMORY_FACTOR):
+                await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT)
         except tuple(REFUSALS) as error:
             self.intake.count_rejected(TRANSPORT, error)
             code = CODES[REFUSALS[type(error)].rpc_code]

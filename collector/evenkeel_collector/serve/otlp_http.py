@@ -11,6 +11,8 @@ from google.rpc.status_pb2 import Status
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from evenkeel_collector.intake.intake import (
+    DEFAULT_MEMORY_FACTOR,
+    MEMORY_FACTORS,
     REFUSALS,
     Intake,
     message_of,
@@ -111,6 +113,7 @@ class OtlpHttpApp:
     async def _take(self, signal: Signal, headers: Mapping[str, str], receive: Receive) -> Response:
         tenant = self._intake.tenant_of(headers)
         content_type = media_type_of(headers)
+        factor = MEMORY_FACTORS.get(content_type, DEFAULT_MEMORY_FACTOR)
         with self._intake.memory.lease(self._expected_bytes(headers)) as lease:
             body = await read_body(receive, self._max_body_bytes)
             if content_type not in signal.parsers:
@@ -120,9 +123,8 @@ class OtlpHttpApp:
                 )
             encoding = headers.get("content-encoding", "").strip().lower()
             plain = decompress(body, encoding, self._max_body_bytes)
-            # Before it is counted: the body as received. `take` adds what parsing takes.
-            lease.resize(len(body))
-            await self._intake.take(signal, content_type, plain, tenant, TRANSPORT, lease)
+            lease.resize(len(body) + len(plain) * factor)
+            await self._intake.take(signal, content_type, plain, tenant, TRANSPORT)
         # Full success leaves partial_success unset: an empty message in either encoding.
         return Response(200, b"{}" if content_type == JSON else b"", content_type)
 
