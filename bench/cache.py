@@ -271,7 +271,11 @@ def measure_ttft(client: httpx.Client, pairs: int) -> dict[str, Any]:
         number += 1
         # Stories in front of stories: prompts as long as a conversation, no two beginning alike.
         stories = [m[-1]["content"] for m in order.sample(slice_, 4)]
-        messages = [{"role": "user", "content": f"Note {number}.\n" + "\n".join(stories)}]
+        # As notes in front of a question: the stories are of their tellers, and so never cached.
+        messages = [
+            {"role": "system", "content": f"Note {number}.\n" + "\n".join(stories)},
+            {"role": "user", "content": "How do I reset my password?"},
+        ]
         _, miss, layer = ask(client, messages, "serve", "ttft", True)
         time.sleep(0.15)
         _, hit, again = ask(client, messages, "serve", "ttft", True)

@@ -62,7 +62,7 @@ class Setting:
     top_k: int = 0
 
 
-SETTINGS = (
+SETTINGS: tuple[Setting, ...] = (
     Setting(0.3),
     Setting(0.8),
     Setting(1.2),

@@ -15,25 +15,13 @@ from typing import NoReturn
 
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
+from evenkeel.extras import how_to_install
 from evenkeel.outside_text import for_terminal, safe_output
 from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
 _MOST_FLAGS_LISTED = 8
-# pip arguments for a checkout, where our own packages must not be looked up in an index.
-_IN_A_CHECKOUT = {
-    "runtime": "'./runtime[gpu]'",
-    "runtime-cpu": "'./runtime[cpu]'",
-    "cache": "'.[embeddings]' './runtime[cache]'",
-    "collector": "'./collector[embedded]'",
-    "embedded": "'./collector[embedded]'",
-    "grafana": "'./collector[grafana]'",
-    "dashboard": "./dashboard",
-    "evals": "./evals",
-    "demo": "./demo",
-    "all": "'./runtime[gpu]' './collector[embedded,grafana]' ./dashboard ./evals ./demo",
-}
 # Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
     "alerts": "collector",
@@ -95,13 +83,6 @@ def find_commands(chosen: Collection[str] = ()) -> list[Command]:
         for name, extra in EXTRA_OF_COMMAND.items():
             found.setdefault(name, _missing(name, how_to_install(extra)))
     return sorted(found.values(), key=lambda command: command.name)
-
-
-def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, and the one for a checkout if it differs."""
-    command = f"pip install 'evenkeel[{extra}]'"
-    folders = _IN_A_CHECKOUT.get(extra)
-    return command if folders is None else f"{command}, in a checkout pip install {folders}"
 
 
 def _load(entry: EntryPoint) -> Command:

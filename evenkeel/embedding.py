@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.errors import MissingPartError
+from evenkeel.extras import how_to_install
 
 Vectors = NDArray[np.float32]
 # Start and end of each text's tokens.
@@ -48,7 +49,7 @@ def load_encoder() -> Encoder:
     if missing:
         raise MissingPartError(
             f"sentence embeddings need the module {missing[0]!r}; "
-            "install it with: pip install 'evenkeel[embeddings]'"
+            f"install it with: {how_to_install('embeddings')}"
         )
     _compute_on_one_thread()
     return Encoder(_model_folder())

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 SHARED = ("served_model", "equipped", "platform")
 
 
-class SharedServers(LoadFileScheduling):  # type: ignore[misc]
+class SharedServers(LoadFileScheduling):
     """Deals out files; those that use the same server as one."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenkeel.cli import Command, how_to_install
+from evenkeel.cli import Command
 from evenkeel.doctor.scrape_report import run_report
 from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.extras import how_to_install
 from evenkeel.landlock import find_gap, why_unavailable
 
 EXAMPLE = """\

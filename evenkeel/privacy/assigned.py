@@ -17,6 +17,8 @@ MIN_BYTES = 5
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
 # `secret=str(key)`; with a longer name, it may be a password with a bracket.
 SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
+# `user->password->expires_at`; with a digit, it may be a password.
+MEMBER = re.compile(rb"[A-Za-z_]++(?:[(.,;)=]|->|\Z)")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
@@ -42,10 +44,13 @@ QUOTES = (b'"', b"'", b"`")
 BACKSLASH = ord("\\")
 # How a text goes on if the quote after a name ended a string: "password=" + password.
 AFTER_A_STRING = b" \t,;:.+&|?)}]"
+AFTER_EMPTY = AFTER_A_STRING + b"""<>/\\"'`"""
 # Too long to be such an end, unless white space or a bracket interrupts it.
 PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
 # The part of a line in which the start of that string, or a tag, is searched.
 NUM_BYTES_BEFORE = 1024
+# In the rule's pattern, and a backslash before the quote behind the name.
+MAX_SEPARATOR_BYTES = 11
 BYTES_PER_UNIT = 256
 
 
@@ -61,18 +66,18 @@ def find_assigned(
     if is_weak and b" " in text[start : start + MIN_WEAK_BYTES - 1]:
         return
     is_direct = is_enclosed = True
-    is_quoted = text[start - 1 : start] in QUOTES
-    while text[start - 1 : start + 1] == b"``":  # Markdown: code may stand between several.
-        start += 1
-    depth = _num_backslashes(text, 0, start - 1) if is_quoted else 0
-    behind_name = start - 1 - depth if is_quoted else start
+    quote = b""
+    if text[start - 1 : start] in QUOTES:
+        start, quote = _opening_quote(text, start)
+    depth = _num_backslashes(text, 0, start - len(quote)) if quote else 0
+    behind_name = start - len(quote) - depth
     if (element := _find_element(text, behind_name, budget)) is not None:
         start, end = behind_name, max(end, element.end)
         is_direct = not element.has_attributes  # <label for="password">Your password</label>
-    elif is_quoted:
-        if _is_after_a_string(text, start, depth):
+    elif quote:
+        if _is_after_a_string(text, start, depth, quote):
             return
-        end = max(end, _quoted_end(text, start, depth))
+        end = max(end, _quoted_end(text, start, depth, quote))
     else:
         is_enclosed, is_direct = False, text[start - 1 : start] == b"="
         bare = BARE_VALUE.match(text, start)
@@ -80,6 +85,8 @@ def find_assigned(
         while end > start and text[end - 1] in b".:],;&|(){}":
             end -= 1
         if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
+            return
+        if text[start - 2 : start] == b"->" and MEMBER.match(text, start, end):
             return
     budget.spend((end - start) // BYTES_PER_UNIT)
     value = text[start:end]
@@ -129,13 +136,32 @@ def _find_element(text: bytes, start: int, budget: CpuBudget) -> _Element | None
     return _Element(end, b"=" in tag[0])
 
 
-def _quoted_end(text: bytes, start: int, depth: int) -> int:
+def _opening_quote(text: bytes, start: int) -> tuple[int, bytes]:
+    """Return where the value behind the quotes before `start` begins, and the quote that closes it.
+
+    CSV and SQL double the quotes within a value; Python and Markdown have strings in several.
+    """
+    mark = text[start - 1 : start]
+    first = start - 1
+    while text[first - 1 : first] == mark:
+        first -= 1
+    while text[start : start + 1] == mark:
+        start += 1
+    number = start - first
+    if number > 1:
+        depth = _num_backslashes(text, 0, first)
+        name = _before_separator(text, first - depth, number)
+        around_name = len(name) - len(name.rstrip(mark))
+        number = min(number, around_name or number)
+    return first + number, mark * number
+
+
+def _quoted_end(text: bytes, start: int, depth: int, quote: bytes) -> int:
     """Return where the value after an opening quote ends: at the quote that closes it.
 
     A quote in n layers of JSON has 2^n - 1 backslashes (`depth`), so one that is part of the value
     has another number. An unclosed value, as in a text that was cut, ends with its line.
     """
-    quote = text[start - 1 : start]
     for position, num_backslashes in _quotes(text, quote, start, len(text)):
         # With fewer backslashes, it ends the string around the value.
         if num_backslashes % (2 * depth + 2) == depth or num_backslashes < depth:
@@ -148,43 +174,56 @@ def _quoted_end(text: bytes, start: int, depth: int) -> int:
         newline = LINE_END.search(text, start)
     line_end = newline.start() if newline else len(text)
     # Single quotes may stand in a string that ends before its line.
-    around = _quotes(text, b'"', start, line_end) if quote != b'"' else iter(())
+    around = _quotes(text, b'"', start, line_end) if quote[:1] != b'"' else iter(())
     return next((position - number for position, number in around), line_end)
 
 
-def _is_after_a_string(text: bytes, start: int, depth: int) -> bool:
+def _is_after_a_string(text: bytes, start: int, depth: int, quote: bytes) -> bool:
     """Return whether the quote before `start` ends a string that began before the name.
 
-    If in doubt, as in a line whose start is out of sight, the quote begins a value.
+    If in doubt, as in a line whose start is out of sight, the quote begins a value. Several quotes
+    with a separator behind them are an empty string.
     """
-    if start == len(text) or text[start] not in AFTER_A_STRING or PLAIN_RUN.match(text, start):
+    is_single = len(quote) == 1
+    if start == len(text) or text[start] not in (AFTER_A_STRING if is_single else AFTER_EMPTY):
         return False
-    opening = start - 1
-    first = max(0, opening - NUM_BYTES_BEFORE)
-    newline = text.rfind(b"\n", first, opening)
-    if (newline < 0 < first) or _is_name_quoted(text, start, depth):
+    if is_single and PLAIN_RUN.match(text, start):
         return False
-    first = max(first, newline)
-    before = _quotes(text, text[opening:start], first, opening)
+    if _is_name_quoted(text, start, depth, quote):
+        return False
+    if not is_single:
+        return quote[:1] != b"`"  # Markdown: code may stand between several.
+    first = max(0, start - 1 - NUM_BYTES_BEFORE)
+    newline = text.rfind(b"\n", first, start - 1)
+    if newline < 0 < first:
+        return False
+    before = _quotes(text, quote, max(first, newline), start - 1)
     return sum(num_backslashes == depth for _, num_backslashes in before) % 2 == 1
 
 
-def _is_name_quoted(text: bytes, start: int, depth: int) -> bool:
+def _is_name_quoted(text: bytes, start: int, depth: int, quote: bytes) -> bool:
     """Return whether the name has the same quotes as the value at `start`: {"password": "…"}."""
-    opening = start - 1 - depth
-    # Before it, the longest separator of the rule's pattern, and the quote behind the name.
-    before = text[max(0, opening - depth - 10) : opening].rstrip().rstrip(b":=>").rstrip()
-    return before.endswith(text[opening:start]) and before[-2 - depth : -1 - depth] != b"\\"
+    width = depth + len(quote)
+    before = _before_separator(text, start - width, width)
+    marks = text[start - width : start]
+    return before.endswith(marks) and before[-1 - width : -width] != b"\\"
+
+
+def _before_separator(text: bytes, end: int, num_bytes: int) -> bytes:
+    """Return so many bytes before the separator that ends at `end`, the name's quotes; or more."""
+    first = max(0, end - num_bytes - MAX_SEPARATOR_BYTES)
+    return text[first:end].rstrip().rstrip(b":=><-!?+|.").rstrip()
 
 
 def _quotes(text: bytes, quote: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield each quote with the number of backslashes before it, but no apostrophe in a word."""
     position = text.find(quote, start, end)
     while position >= 0:
-        around = text[position - 1 : position] + text[position + 1 : position + 2]
+        behind = position + len(quote)
+        around = text[position - 1 : position] + text[behind : behind + 1]
         if quote != b"'" or len(around) < 2 or not around.isalnum():
             yield position, _num_backslashes(text, start, position)
-        position = text.find(quote, position + 1, end)
+        position = text.find(quote, behind, end)
 
 
 def _num_backslashes(text: bytes, start: int, end: int) -> int:

@@ -84,7 +84,7 @@ def find_opaque(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tup
     while text[end - 1] == DOT:
         end -= 1
     value = text[start : min(end, start + MAX_OPAQUE_BYTES)]
-    if text[max(0, start - 12) : start].lower().rstrip(b" \t+\"'").endswith(b"basic"):
+    if text[max(0, start - 12) : start].lower().rstrip(b" \t+\"'`").endswith(b"basic"):
         try:
             is_secret = b":" in base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):

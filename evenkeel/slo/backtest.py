@@ -40,7 +40,12 @@ class BacktestResult:
     sli: float | None
 
 
-def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) -> BacktestResult:
+def replay(
+    slo: Slo,
+    minutes: Mapping[int, Counts],
+    until: int | None = None,
+    allowed: float | None = None,
+) -> BacktestResult:
     """Return the alerts that `slo` would have raised over the minutes.
 
     An alert is active in minute m if a pair of windows ending with m, inclusive, burns faster
@@ -51,6 +56,7 @@ def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) ->
         slo: The objective.
         minutes: Events by unix minute.
         until: The first minute that is not evaluated; None: no limit.
+        allowed: What the minutes may cost together, of a budget in money; None: their totals.
 
     Raises:
         ConfigurationError: If a window is not a whole number of minutes.
@@ -81,10 +87,10 @@ def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) ->
         for first, last in _runs(holding)
     ]
     alerts.sort(key=lambda alert: alert.from_minute)
-    all_events = Counts(
-        sum(counts.total for counts in minutes.values()),
-        sum(counts.bad for counts in minutes.values()),
-    )
+    total = sum(counts.total for counts in minutes.values())
+    if allowed is not None and minutes:
+        total = allowed
+    all_events = Counts(total, sum(counts.bad for counts in minutes.values()))
     return BacktestResult(tuple(alerts), budget_left_ratio(all_events, slo.target), all_events.sli)
 
 

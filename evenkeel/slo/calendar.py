@@ -58,6 +58,12 @@ class Calendar:
     start: datetime | None = None
 
     @property
+    def words(self) -> str:
+        """The length in words, such as "month" or "2 weeks"."""
+        unit = self.unit.name.lower()
+        return unit if self.count == 1 else f"{self.count} {unit}s"
+
+    @property
     def nominal_s(self) -> Fraction:
         """The nominal length used for alert factors: 30 days for a month, and so on."""
         return Fraction(_NOMINAL_DAYS[self.unit] * 86400 * self.count)

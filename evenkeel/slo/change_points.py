@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenkeel.errors import MissingPartError
+from evenkeel.extras import how_to_install
 
 # PELT with a radial basis kernel stays quiet on autocorrelated noise; see bench/slo.py.
 PENALTY = 10.0
@@ -44,7 +45,10 @@ def find_changes(values: Sequence[float], min_effect_ratio: float = 0.0) -> tupl
     try:
         import ruptures
     except ImportError as error:
-        raise MissingPartError("change points need the extra evenkeel[collector]") from error
+        raise MissingPartError(
+            "change points need the module 'ruptures'; "
+            f"install it with: {how_to_install('collector')}"
+        ) from error
     ends = (
         ruptures.KernelCPD(kernel="rbf", min_size=MIN_SIZE)
         .fit(series[:, None])

@@ -180,6 +180,12 @@ class Indicator:
         """The indicators to count: this one, or the members of a composite."""
         return self.members or (Member(self, Fraction(1)),)
 
+    @property
+    def shared_select(self) -> Mapping[str, str]:
+        """What it selects by single values; of a composite, what all members select."""
+        first, *others = (member.indicator.select for member in self.parts)
+        return {k: v for k, v in first.items() if all(each.get(k) == v for each in others)}
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -287,8 +293,15 @@ class Slo:
         """The time that the budget covers now, in words: the last 30d, this month."""
         if self.calendar is None:
             return f"the last {format_duration(self.scaled_period_s)}"
-        unit, count = self.calendar.unit.name.lower(), self.calendar.count
-        return f"this {unit}" if count == 1 else f"these {count} {unit}s"
+        return f"{'this' if self.calendar.count == 1 else 'these'} {self.calendar.words}"
+
+    @property
+    def period_words(self) -> str:
+        """The length of the period in words: 30d, a calendar month, 2 calendar weeks."""
+        if self.calendar is None:
+            return format_duration(self.scaled_period_s)
+        number, _, unit = self.calendar.words.rpartition(" ")
+        return f"{number or 'a'} calendar {unit}"
 
     @property
     def windows(self) -> tuple[AlertWindow, ...]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def platform(tmp_path: Path) -> Iterator[tuple[Path, Ports]]:
             f"http://127.0.0.1:{ports.runtime}/health",
             f"http://127.0.0.1:{ports.dashboard}/_stcore/health",
         ):
-            wait_until(lambda url=url: is_up(url), url, 300)
+            wait_until(partial(is_up, url), url, 300)
         yield folder, ports
 
 

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -122,7 +123,7 @@ def test_the_log_gets_a_descriptor_while_every_connection_is_taken(
             service = f"segment {number}"
             body = trace_request(service=service).SerializeToString()
             assert post(crowded, body, PROTOBUF).status_code == 200
-            wait_for(lambda service=service: is_stored(crowded, service))
+            wait_for(partial(is_stored, crowded, service))
 
 
 def test_connections_that_stall_are_closed(impatient: CollectorProcess) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 PROTOBUF = {"content-type": "application/x-protobuf"}
 NAN, INF = float("nan"), float("inf")
 SECOND_NS = 10**9
-OURS: Mapping[str, Any] = {
+OURS: dict[str, Any] = {
     "evenkeel.status": "ok",
     "gen_ai.request.model": "m",
     "evenkeel.e2e_s": 1.0,
@@ -207,7 +207,7 @@ def exponential(name: str, **fields: Any) -> bytes:
     return bytes(request.SerializeToString())
 
 
-METRICS = [
+METRICS: list[tuple[str, Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("a gauge that is NaN", gauge, {"value": NAN}, {"value": NOT_FINITE}, {"value": None}),
     ("a gauge without end", gauge, {"value": -INF}, {"value": NOT_FINITE}, {"value": None}),
     ("a gauge of an age", gauge, {"value": 1e300}, {"value": OUT}, {"value": None}),

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from evenkeel.errors import EvenkeelError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
@@ -119,7 +118,7 @@ def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: P
     path = tmp_path / "slos.yaml"
     path.write_text(SLOS, encoding="utf-8")
     file = read_slo_file(path)
-    failures: list[EvenkeelError] = []
+    failures: list[Exception] = []
     client = hostile_store.connect()
     book = AlertBook(tmp_path / "alerts.db")
     try:

@@ -26,7 +26,7 @@ PARTS = {
 DATASETS_OF = {"evenkeel_demo": {"golden_datasets"}}
 
 # Within a part: the rooms that each room may import. "" is the part's own folder.
-ROOMS = {
+ROOMS: dict[str, dict[str, list[str]]] = {
     "evenkeel": {
         "": [],
         "doctor": ["", "engines"],

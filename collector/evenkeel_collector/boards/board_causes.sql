@@ -5,13 +5,13 @@ FROM
     SELECT
         $__timeInterval(time) AS time,
         tupleElement(charge, 1) AS cause,
-        sum(tupleElement(charge, 2) * sample_weight) AS seconds,
-        sum(sum(if(is_first, sample_weight, 0))) OVER (PARTITION BY time) AS requests
+        sum(tupleElement(charge, 2) * weight) AS seconds,
+        sum(sum(if(is_first, weight, 0))) OVER (PARTITION BY time) AS requests
     FROM
     (
         SELECT
             requests.time AS time,
-            sample_weight,
+            if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS weight,
             arrayJoin(arrayZip(arrayEnumerate(mapKeys(ledger)), mapKeys(ledger), mapValues(ledger)))
                 AS entry,
             (tupleElement(entry, 2), tupleElement(entry, 3)) AS charge,

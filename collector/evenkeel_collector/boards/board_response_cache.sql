@@ -2,7 +2,7 @@
 SELECT
     $__timeInterval(time) AS time,
     response_cache AS outcome,
-    sum(sample_weight) / $__interval_s AS requests
+    sum(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)) / $__interval_s AS requests
 FROM evenkeel.requests
 WHERE $__timeFilter(requests.time)
   AND $__conditionalAll(tenant IN (${tenant:sqlstring}), $tenant)

@@ -18,7 +18,6 @@ from evenkeel_collector.commands.stored_minutes import (
 )
 
 if TYPE_CHECKING:
-    from evenkeel.slo.arithmetic import Counts
     from evenkeel.slo.backtest import BacktestResult
     from evenkeel.slo.backtest_score import BacktestScore, Incident
     from evenkeel.slo.model import Slo
@@ -103,27 +102,29 @@ def _run_backtest(args: argparse.Namespace) -> int:
 
 
 def _try_events(path: Path, slo: Slo, marked: Sequence[Incident]) -> _Tried:
-    from evenkeel.slo.backtest import read_minutes
+    from evenkeel.slo.backtest import read_minutes, replay
 
-    return _try(slo, read_minutes(path), marked)
+    return _try(slo, replay(slo, read_minutes(path)), marked)
 
 
 def _try_days(
     args: argparse.Namespace, slos: Sequence[Slo], marked: Sequence[Incident]
 ) -> list[_Tried]:
+    from evenkeel.slo.backtest import replay
+
     return [
-        _try(stored.slo, stored.minutes, [*marked, *stored.incidents], stored.until)
+        _try(
+            stored.slo,
+            replay(stored.slo, stored.minutes, stored.until, stored.allowed),
+            [*marked, *stored.incidents],
+        )
         for stored in stored_minutes(args.url, args.data_dir, args.days, slos)
     ]
 
 
-def _try(
-    slo: Slo, minutes: dict[int, Counts], incidents: Sequence[Incident], until: int | None = None
-) -> _Tried:
-    from evenkeel.slo.backtest import replay
+def _try(slo: Slo, result: BacktestResult, incidents: Sequence[Incident]) -> _Tried:
     from evenkeel.slo.backtest_score import score_alerts
 
-    result = replay(slo, minutes, until)
     score = score_alerts(result.alerts, incidents, slo.severities) if incidents else None
     return _Tried(slo, result, score)
 

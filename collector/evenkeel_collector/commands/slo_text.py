@@ -210,7 +210,7 @@ def _indicator_text(indicator: Indicator) -> str:
 
 
 def _slo_text(slo: Slo, interval_s: float) -> str:
-    period, is_money = format_duration(slo.scaled_period_s), slo.indicator.budget is not None
+    period, is_money = slo.period_words, slo.indicator.budget is not None
     head = f"{slo.name}: {_percent(slo.target)} of events good over {period}"
     if is_money:
         head = f"{slo.name}: costs at most {slo.indicator.budget:g} over {period}"
@@ -228,10 +228,7 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
     if slo.slicing is not None:
         head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
     if slo.calendar is not None:
-        unit, count = slo.calendar.unit.name.lower(), slo.calendar.count
-        head += (
-            f"\n  the budget belongs to the current {unit if count == 1 else f'{count} {unit}s'}"
-        )
+        head += f"\n  the budget belongs to the current {slo.calendar.words}"
         head += f" in {slo.calendar.zone.key}"
         head += f", counted from {slo.calendar.start}" if slo.calendar.start else ""
     if slo.scale != 1:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from evenkeel.slo.arithmetic import Counts
     from evenkeel.slo.backtest_score import Incident
     from evenkeel.slo.model import Slo
+    from evenkeel.slo.query import Span
+    from evenkeel_collector.slo.corrections import Correction
+    from evenkeel_collector.slo.history import RowReader
 
 _MINUTE_NS = 60 * 10**9
 _MOST_DAYS = 400
@@ -30,12 +33,14 @@ class StoredMinutes:
         minutes: Its events by Unix minute, without maintenance.
         incidents: Incidents marked for it.
         until: The first minute that has not ended.
+        allowed: What the range may cost, if it is a budget in money.
     """
 
     slo: Slo
     minutes: dict[int, Counts]
     incidents: list[Incident]
     until: int
+    allowed: float | None
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,12 +82,9 @@ def stored_minutes(
     """
     from time import time_ns
 
-    from evenkeel.slo.backtest_score import Incident
     from evenkeel.slo.groups import with_groups
     from evenkeel.slo.query import Span
     from evenkeel.store import Store
-    from evenkeel_collector.slo.corrections import CorrectionReason, corrections_of
-    from evenkeel_collector.slo.history import count_buckets
 
     to_ns = time_ns() // _MINUTE_NS * _MINUTE_NS
     span = Span(to_ns - days * 86400 * 10**9, to_ns)
@@ -90,22 +92,40 @@ def stored_minutes(
     store = Store(url)
     try:
         for slo in with_groups(slos, store.rows, to_ns, to_ns - span.from_ns):
-            if slo.slicing is not None and slo.slicing.length_s != 60:
-                raise ConfigurationError(
-                    f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "
-                    "replayed on minutes; use timeSliceWindow 1m"
-                )
-            ours = corrections_of(slo.name, in_force)
-            incidents = [
-                Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
-                for c in ours
-                if c.reason == CorrectionReason.INCIDENT
-                and c.until_ns > span.from_ns
-                and c.from_ns < span.to_ns
-            ]
-            # Incidents are what the SLO should alert on, so only maintenance is left out.
-            others = [c for c in ours if c.reason != CorrectionReason.INCIDENT]
-            minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
-            yield StoredMinutes(slo, minutes, incidents, to_ns // _MINUTE_NS)
+            yield minutes_of(store, slo, span, in_force)
     finally:
         store.close()
+
+
+def minutes_of(
+    store: RowReader, slo: Slo, span: Span, in_force: Sequence[Correction] = ()
+) -> StoredMinutes:
+    """Return an SLO's events in a span of whole minutes.
+
+    Raises:
+        ConfigurationError: If its slices are not of a minute.
+        StoreError: If the store does not answer.
+    """
+    from evenkeel.slo.backtest_score import Incident
+    from evenkeel_collector.slo.corrections import CorrectionReason, corrections_of
+    from evenkeel_collector.slo.history import count_buckets
+    from evenkeel_collector.slo.report import money_for
+
+    if slo.slicing is not None and slo.slicing.length_s != 60:
+        raise ConfigurationError(
+            f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "
+            "replayed on minutes; use timeSliceWindow 1m"
+        )
+    ours = corrections_of(slo.name, in_force)
+    incidents = [
+        Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
+        for c in ours
+        if c.reason == CorrectionReason.INCIDENT
+        and c.until_ns > span.from_ns
+        and c.from_ns < span.to_ns
+    ]
+    # Incidents are what the SLO should alert on, so only maintenance is left out.
+    others = [c for c in ours if c.reason != CorrectionReason.INCIDENT]
+    minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
+    allowed = None if slo.indicator.budget is None else money_for(slo, span)
+    return StoredMinutes(slo, minutes, incidents, span.to_ns // _MINUTE_NS, allowed)

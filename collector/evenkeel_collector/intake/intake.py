@@ -106,9 +106,17 @@ class Intake:
         return self.access.check(secret_of(headers), AccessScope.INGEST)
 
     async def take(
-        self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
+        self,
+        signal: Signal,
+        media_type: str,
+        body: bytes,
+        tenant: str | None,
+        transport: str,
+        identity: bytes | None = None,
     ) -> None:
         """Return once a decompressed body is on disk, from this or an earlier identical request.
+
+        Requests with the same `identity`, if given, count as identical even if their bytes differ.
 
         Raises:
             MalformedError: If it is not valid.
@@ -121,7 +129,7 @@ class Intake:
         """
         self.meter.admit(tenant, len(body))
         is_small = len(body) <= INLINE_BYTES and signal.weigh(media_type, body).is_light
-        digest = await _call(is_small, None, digest_of, signal.path, tenant, body)
+        digest = await _call(is_small, None, digest_of, signal.path, tenant, identity or body)
         while (twin := self.in_hand.get(digest)) is not None:
             await asyncio.wait([twin])
         if self.log.repeats.knows(digest):

@@ -18,8 +18,9 @@ from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.repeated_fields import remove
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
-# How removed reviews are counted, among what redaction removes.
+# How removed reviews and steps are counted, among what redaction removes.
 REVIEW = "review"
+STEPS = "engine_steps"
 
 
 class IntakePipeline:
@@ -99,9 +100,10 @@ class IntakePipeline:
         """
 
         def finish(message: Any) -> bytes:
+            num_reviews = num_steps = 0
             if tenant is not None:
                 claim(message, tenant)
-            num_reviews = 0
+                num_steps = remove_steps(message)
             if not (is_review or self._access.is_open):
                 num_reviews = remove_reviews(message)
             decisions = self._sampler.apply(message)
@@ -112,6 +114,8 @@ class IntakePipeline:
             self._count(redacted.counts)
             if num_reviews:
                 self._count({REVIEW: num_reviews})
+            if num_steps:
+                self._count({STEPS: num_steps})
             return redacted.payload
 
         return finish
@@ -143,6 +147,21 @@ def remove_reviews(message: Any) -> int:
                     ]
                     remove(span.attributes, found)
                     num += len(found)
+    return num
+
+
+def remove_steps(message: Any) -> int:
+    """Remove the steps of engines, which no tenant owns, and return the number of their spans."""
+    num = 0
+    for resource_spans in message.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            found = [
+                index
+                for index, span in enumerate(scope_spans.spans)
+                if span.name == spans.SPAN_ENGINE_STEPS
+            ]
+            remove(scope_spans.spans, found)
+            num += len(found)
     return num
 
 

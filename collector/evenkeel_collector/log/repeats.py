@@ -167,11 +167,18 @@ class SeenBodies:
             self._began_s = min(began_s, now_s)
 
     def _journals(self) -> list[tuple[float, Path]]:
-        """Return the journals and the Unix seconds at which their windows began, oldest first."""
+        """Return the journals and the Unix seconds at which their windows began, oldest first.
+
+        Those that begin after now are from before a clock was set back, so they are the oldest.
+        """
+        now_s = self._clock()
         return sorted(
-            (int(path.stem), path)
-            for path in self._folder.glob(f"*{_SUFFIX}")
-            if path.stem.isdecimal()
+            (
+                (int(path.stem), path)
+                for path in self._folder.glob(f"*{_SUFFIX}")
+                if path.stem.isdecimal()
+            ),
+            key=lambda journal: (journal[0] <= now_s, journal),
         )
 
     def _path(self, began_s: float) -> Path:

@@ -7,6 +7,7 @@ application (`/v1/feedback`) or from an operator (`/api/feedback`, `/api/review`
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -53,7 +54,7 @@ class Feedback(BaseModel):
         corrected: The correct answer.
         author: Who gave the feedback.
         tenant: The request's tenant; overridden by the tenant of the sender's token.
-        id: Identifies the feedback; sending the same id again stores it once.
+        id: Identifies the feedback; sending the same id again within ten minutes stores it once.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -134,6 +135,20 @@ def _feedback(order: Judge | Review, **said: Any) -> Feedback:
     said |= {"trace_id": order.trace_id, "author": order.by[:128]}
     said |= {"tenant": order.tenant, "comment": order.comment}
     return read_model(Feedback, {key: value for key, value in said.items() if value != ""})
+
+
+def identity_of(feedback: Feedback, tenant: str | None) -> bytes | None:
+    """Return what is equal for feedback sent again, whatever else it says; None without an id.
+
+    Args:
+        feedback: The feedback.
+        tenant: That of the sender's token, which overrides the feedback's own.
+    """
+    if feedback.id is None:
+        return None
+    whose = feedback.tenant if tenant is None else tenant
+    # No OTLP body is a JSON array, so this is never mistaken for one.
+    return json.dumps([feedback.trace_id, whose, feedback.id]).encode()
 
 
 def to_span(feedback: Feedback, now_ns: int | None = None) -> tuple[str, bytes]:

@@ -29,7 +29,7 @@ from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS
 from evenkeel_collector.operators import actions as operator_actions
 from evenkeel_collector.operators import prompts as prompt_actions
 from evenkeel_collector.operators.alert_list import listing_json, read_listing
-from evenkeel_collector.operators.feedback import Feedback, Judge, Review, to_span
+from evenkeel_collector.operators.feedback import Feedback, Judge, Review, identity_of, to_span
 from evenkeel_collector.operators.problems import TRANSPORT
 from evenkeel_collector.ports.access import ForbiddenError
 from evenkeel_collector.slo.context import CollectorContext
@@ -82,20 +82,27 @@ class OperatorService:
         """Store an operator's feedback; its text is redacted, and not recorded in the audit log.
 
         Raises:
-            ConfigurationError: If it has no content.
+            ConfigurationError: If it has no content, or the audit log cannot be written.
+            LogFullError: If the log has no room; nothing is recorded.
+            LogWriteError: If the disk refused; nothing is recorded.
         """
         said = order.to_feedback()
         span_id, body = to_span(said)
-        result = {"feedback_id": span_id}
         kept = {"trace_id": said.trace_id, "label": said.label, "score": said.score}
-        details = {**{key: value for key, value in kept.items() if value is not None}, **result}
+        details = {key: value for key, value in kept.items() if value is not None}
         entry = AuditEntry(time_ns(), order.by, token, name, details)
-        await asyncio.to_thread(self._write_down, entry)
-        # Not as from a sender, whose reviews are none. In a thread, because redaction may be slow.
-        finish = self.intake.pipeline.finish_for(None, is_review=True)
-        checked = await asyncio.to_thread(check_protobuf, body, finish)
-        await self.intake.accept(checked, TRANSPORT)
-        return result
+        loop = asyncio.get_running_loop()
+
+        def store() -> dict[str, Any]:
+            # Not as from a sender, whose reviews are none.
+            finish = self.intake.pipeline.finish_for(None, is_review=True)
+            accepting = self.intake.accept(check_protobuf(body, finish), TRANSPORT)
+            asyncio.run_coroutine_threadsafe(accepting, loop).result()
+            return {"feedback_id": span_id}
+
+        # In a thread, because redaction may be slow.
+        path = self._context.data_dir / AUDIT_NAME
+        return await asyncio.to_thread(write_down, path, entry, store)
 
     async def keep_feedback(self, said: Feedback, tenant: str | None) -> dict[str, Any]:
         """Store feedback from an application's user; `tenant` is that of the sender's token.
@@ -109,15 +116,10 @@ class OperatorService:
                 "has the scope admin"
             )
         span_id, body = to_span(said)
-        await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT)
+        # The bytes of feedback sent again differ in their time.
+        identity = identity_of(said, tenant)
+        await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT, identity)
         return {"trace_id": said.trace_id, "feedback_id": span_id}
-
-    def _write_down(self, entry: AuditEntry) -> None:
-        audit = Audit(self._context.data_dir / AUDIT_NAME)
-        try:
-            audit.add(entry)
-        finally:
-            audit.close()
 
     def perform(self, name: str, order: operator_actions.Order, token: str) -> dict[str, Any]:
         """Run one action and record it in the audit log.

@@ -51,10 +51,16 @@ class Response:
             {
                 "type": "http.response.start",
                 "status": self.status,
-                "headers": [(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()],
+                "headers": [(k.encode("latin-1"), _header_value(v)) for k, v in headers.items()],
             }
         )
         await send({"type": "http.response.body", "body": self.body})
+
+
+def _header_value(text: str) -> bytes:
+    """Return a header's value; what a header cannot hold, such as a line break, becomes `?`."""
+    printable = "".join(char if char.isprintable() else "?" for char in text)
+    return printable.encode("latin-1", "replace")
 
 
 Answer = Callable[[Scope, Receive], Awaitable[Response]]

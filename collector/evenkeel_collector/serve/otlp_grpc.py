@@ -21,6 +21,7 @@ from evenkeel_collector.intake.intake import (
     message_of,
 )
 from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS, Signal
+from evenkeel_collector.ports.access import ForbiddenError, UnauthenticatedError
 from evenkeel_collector.ports.connections import HANDSHAKE_S, IDLE_S
 from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.tenant_limits import RateLimitedError
@@ -46,33 +47,61 @@ class _Exporter:
 
     async def export(self, body: bytes, context: Any) -> bytes:
         try:
-            headers = {
-                key: value
-                for key, value in context.invocation_metadata() or ()
-                if isinstance(value, str)
-            }
-            tenant = self.intake.tenant_of(headers)
+            tenant = self.intake.tenant_of(_headers(context.invocation_metadata()))
             if len(body) > self.max_body_bytes:
                 raise TooLargeError(f"message is larger than {self.max_body_bytes} bytes")
             with self.intake.memory.lease(len(body) * DEFAULT_MEMORY_FACTOR):
                 await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT)
         except tuple(REFUSALS) as error:
-            self.intake.count_rejected(TRANSPORT, error)
-            code = CODES[REFUSALS[type(error)].rpc_code]
-            message = message_of(error)
-            # grpc.aio accepts only a tuple.
-            trailer: tuple[tuple[str, bytes], ...] = ()
-            if isinstance(error, RateLimitedError):
-                trailer = ((DETAILS_KEY, _retry_details(code, message, error.retry_after_s)),)
-            elif code is grpc.StatusCode.UNAVAILABLE:
-                trailer = ((DETAILS_KEY, _retry_details(code, message, RETRY_AFTER_S)),)
-            await context.abort(code, message, trailer)
+            await _refuse(self.intake, error, context)
         return b""
+
+
+class _TokenFirst(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Refuses senders without a valid token before their message is read into memory."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = await continuation(details)
+        try:
+            self._intake.tenant_of(_headers(details.invocation_metadata))
+        except (UnauthenticatedError, ForbiddenError) as error:
+            refusal = error
+        else:
+            return handler
+
+        async def refuse(messages: Any, context: Any) -> bytes:
+            await _refuse(self._intake, refusal, context)
+            return b""
+
+        # A handler of a stream is called before its messages are read.
+        return handler and grpc.stream_unary_rpc_method_handler(refuse)
+
+
+def _headers(metadata: Any) -> dict[str, str]:
+    return {key: value for key, value in metadata or () if isinstance(value, str)}
+
+
+async def _refuse(intake: Intake, error: Exception, context: Any) -> None:
+    """Count a refused call and end it."""
+    intake.count_rejected(TRANSPORT, error)
+    code = CODES[REFUSALS[type(error)].rpc_code]
+    message = message_of(error)
+    # grpc.aio accepts only a tuple.
+    trailer: tuple[tuple[str, bytes], ...] = ()
+    if isinstance(error, RateLimitedError):
+        trailer = ((DETAILS_KEY, _retry_details(code, message, error.retry_after_s)),)
+    elif code is grpc.StatusCode.UNAVAILABLE:
+        trailer = ((DETAILS_KEY, _retry_details(code, message, RETRY_AFTER_S)),)
+    await context.abort(code, message, trailer)
 
 
 def build_server(intake: Intake, max_body_bytes: int, max_connections: int) -> Any:
     """Return a grpc.aio server without a port."""
     server = grpc.aio.server(
+        interceptors=[_TokenFirst(intake)],
         options=[
             ("grpc.max_receive_message_length", max_body_bytes * COUNTED_FACTOR),
             ("grpc.so_reuseport", 0),
@@ -81,7 +110,7 @@ def build_server(intake: Intake, max_body_bytes: int, max_connections: int) -> A
             ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
             ("grpc.max_connection_age_ms", MAX_AGE_S * 1000),
             ("grpc.max_connection_age_grace_ms", GRACE_S * 1000),
-        ]
+        ],
     )
     for signal in SIGNALS:
         exporter = _Exporter(intake, signal, max_body_bytes)

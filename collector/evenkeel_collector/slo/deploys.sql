@@ -1,5 +1,6 @@
 -- The newest instance that began to send within [from_ns, to_ns) after another one of its service,
 -- among services that served the requests that an SLO selects: a deploy, a restart, or one more replica.
+-- An instance that sent within the day before from_ns is not new, however late it sends again.
 -- A tenant's alert names only instances with spans of that tenant.
 SELECT service, instance, host, version, before, toUnixTimestamp64Nano(first) AS first_ns
 FROM
@@ -16,7 +17,7 @@ FROM
             any(ResourceAttributes['service.version']) AS version,
             min(Timestamp) AS first
         FROM spans
-        WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
+        WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - 86400000000000, 'UTC')
             AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
             AND ServiceName GLOBAL IN (
                 SELECT DISTINCT requests.service
@@ -48,7 +49,7 @@ FROM
             = {tenant:String}) > 0
     )
 )
-WHERE place > 1
+WHERE place > 1 AND first >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
 ORDER BY first DESC
 LIMIT 1
 -- Without an index: an alert does not wait for it longer.

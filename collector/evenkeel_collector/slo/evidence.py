@@ -288,9 +288,7 @@ def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
 
     A composite's link has what all members select.
     """
-    first, *others = (member.indicator.select for member in slo.indicator.parts)
-    shared = {k: v for k, v in first.items() if all(each.get(k) == v for each in others)}
-    filters = page_filters(shared)
+    filters = page_filters(slo.indicator.shared_select)
     page = "explore" if filters.keys() & set(EXPLORED) else ""
     if slo.indicator.budget is not None:
         page = "cost"

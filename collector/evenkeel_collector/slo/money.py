@@ -28,5 +28,4 @@ def current_period(slo: Slo) -> str:
 def _period(slo: Slo) -> str:
     if slo.calendar is None:
         return format_duration(slo.scaled_period_s)
-    unit = slo.calendar.unit.name.lower()
-    return unit if slo.calendar.count == 1 else f"{slo.calendar.count} {unit}s"
+    return slo.calendar.words

@@ -134,7 +134,7 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
 
 def _target_text(slo: Slo) -> str:
     if slo.indicator.budget is not None:
-        return f"costs at most {slo.indicator.budget:g} in {format_duration(slo.scaled_period_s)}"
+        return f"costs at most {slo.indicator.budget:g} in {slo.period_words}"
     return f"{100 * float(slo.target):.6g}%"
 
 

@@ -304,6 +304,7 @@ def _definition(slo: Slo, now_ns: int) -> dict[str, Any]:
         "threshold_s": slo.indicator.threshold_s,
         "target": float(slo.target),
         "period_s": float(slo.scaled_period_s),
+        "calendar_period": "" if slo.calendar is None else slo.period_words,
         "scale": float(slo.scale),
         "selector": dict(slo.indicator.select),
     }

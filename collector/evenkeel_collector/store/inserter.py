@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import random
@@ -10,14 +11,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from isal import isal_zlib
 
 from evenkeel.errors import first_line
-from evenkeel_collector.log.isolation import isolate
+from evenkeel_collector.log.isolation import Isolated, first_part, isolate
 from evenkeel_collector.log.recovery import SealedSegment
 from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
-from evenkeel_collector.store.check import CheckStore
+from evenkeel_collector.store.check import CheckStore, is_out_of_memory, is_refusal
 from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -33,21 +35,9 @@ MAX_RETRY_S = 5.0
 IN_HAND_S = 5.0
 # Retries after a refusal by the store before the segment is suspected.
 MAX_REFUSALS = 3
-# Errors of a store without space, time or permissions: the segment is not at fault.
-TRANSIENT_CODES = frozenset({
-    60,  # UNKNOWN_TABLE
-    74, 75, 76, 77, 87, 88, 92,  # a file cannot be read, written, opened, closed, sought, truncated
-    81,  # UNKNOWN_DATABASE
-    159,  # TIMEOUT_EXCEEDED
-    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
-    209, 210,  # SOCKET_TIMEOUT, NETWORK_ERROR
-    241,  # MEMORY_LIMIT_EXCEEDED
-    242,  # TABLE_IS_READ_ONLY
-    243,  # NOT_ENOUGH_SPACE
-    252,  # TOO_MANY_PARTS
-    497, 516,  # ACCESS_DENIED, AUTHENTICATION_FAILED
-    999,  # KEEPER_EXCEPTION
-})  # fmt: skip
+# Retries of an insert that the store has no memory for, over about ten minutes, before the segment
+# is suspected to be too large: other queries may have the memory meanwhile.
+MAX_MEMORY_FAILURES = 120
 
 
 class Inserter:
@@ -58,6 +48,7 @@ class Inserter:
         storage: The store.
         metrics: Counts inserts.
         min_free_bytes: Free space that the embedded store's disk needs before an insert.
+        max_memory_failures: Retries for lack of memory before a segment is divided.
     """
 
     def __init__(
@@ -66,7 +57,9 @@ class Inserter:
         storage: Storage,
         metrics: SelfMetrics,
         min_free_bytes: int = 0,
+        max_memory_failures: int = MAX_MEMORY_FAILURES,
     ) -> None:
+        self._max_memory_failures = max_memory_failures
         self._min_free_bytes = min_free_bytes
         self._log = log
         self._storage = storage
@@ -98,7 +91,7 @@ class Inserter:
 
     def _store(self, segment: SealedSegment) -> None:
         """Return once the store has the segment, or the thread must stop."""
-        num_refusals, wait_s = 0, FIRST_RETRY_S
+        num_refusals, num_memory_failures, wait_s = 0, 0, FIRST_RETRY_S
         left: SealedSegment | None = segment
         while left is not None and not self._stop.is_set():
             left = self._check(left)
@@ -106,6 +99,12 @@ class Inserter:
                 if left is not None and num_refusals >= MAX_REFUSALS:
                     num_refusals = 0
                     left = self._part(left)
+                if left is not None and num_memory_failures >= self._max_memory_failures:
+                    rest = self._store_first_part(left)
+                    if rest is not None:
+                        left = rest
+                        continue
+                    num_memory_failures = 0
                 if left is None:
                     return
                 self._insert(left)
@@ -114,7 +113,8 @@ class Inserter:
                 return
             except (ClickHouseError, OSError) as error:
                 self._metrics.insert_failures.inc()
-                num_refusals += _is_refusal(error)
+                num_refusals += is_refusal(error)
+                num_memory_failures += is_out_of_memory(error)
                 logger.warning(
                     "insert failed segment=%s retry_s=%.1f error=%s",
                     segment.name, wait_s, first_line(error, max_chars=300),
@@ -192,9 +192,32 @@ class Inserter:
         self._metrics.segments_quarantined.inc(len(isolated.poison))
         return self._log.part(segment, isolated)
 
+    def _store_first_part(self, segment: SealedSegment) -> SealedSegment | None:
+        """Store as much of a segment as the store has memory for; return the rest.
 
-def _is_refusal(error: Exception) -> bool:
-    """Whether the store refused this segment."""
-    if not isinstance(error, DatabaseError):
-        return False
-    return error.code is not None and error.code not in TRANSIENT_CODES
+        None if the store has memory for all of it, or for none; nothing is then stored. Tables that
+        an earlier attempt filled before the memory ran out get the part a second time
+        (docs/decisions/0338).
+        """
+        if self._client is None:
+            self._client = self._storage.connect()
+        settings, created_ns = self._storage.insert_settings, segment.created_ns
+        bodies = read_bodies(segment.path.read_bytes(), segment.name)
+        with CheckStore(self._client, settings) as check:
+            part, rest = first_part(
+                bodies, lambda some: check.fits(encode_segment(segment.name, created_ns, some))
+            )
+        if not rest:
+            return None
+        # Of its contents, so that a part that is stored again after a failure is recognised.
+        name = f"{segment.name}.{isal_zlib.crc32(b''.join(part)):08x}"
+        with self._storage.gate.inserting():
+            insert_segment(
+                self._client, settings, name, io.BytesIO(encode_segment(name, created_ns, part))
+            )
+        logger.warning(
+            "stored a part of a segment, for lack of memory segment=%s bodies=%d left=%d",
+            segment.name, len(part), len(rest),
+        )  # fmt: skip
+        self._log.repeats.save()
+        return self._log.part(segment, Isolated(good=rest))

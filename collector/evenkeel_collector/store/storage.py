@@ -15,6 +15,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import ConfigurationError, MissingPartError, StoreError, first_line
+from evenkeel.extras import how_to_install
 from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
@@ -92,7 +93,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
     if find_spec("chdb") is None:
         raise MissingPartError(
             "the embedded store needs the module 'chdb'; install it with: "
-            "pip install 'evenkeel[embedded]', or use --clickhouse URL"
+            f"{how_to_install('embedded')}; or use --clickhouse URL"
         )
     path = folder.resolve()
     # By path: chDB copies a schema given as text to the working directory.

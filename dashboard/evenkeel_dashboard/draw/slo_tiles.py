@@ -94,16 +94,16 @@ def closest_burn(row: Row) -> tuple[float | None, float | None]:
 def objective_words(row: Row) -> str:
     """Return an SLO's objective in words, such as "99.5 % with TTFT ≤ 500 ms over 30d"."""
     objective = row["objective"]
+    period = row["calendar_period"] or format_duration(round(row["period_s"]))
     if objective == "cost":
         most = wording.number(row["total"])
-        return f"costs at most {most} over {format_duration(round(row['period_s']))}"
+        return f"costs at most {most} over {period}"
     measure = _EVENTS.get(objective) or f"with {_WORDS.get(objective, objective)}"
     # What is done within a limit needs no sign for it.
     sign = "" if objective in _EVENTS else "≤ "
     limit = "" if row["threshold_s"] is None else f" {sign}{wording.seconds(row['threshold_s'])}"
     scale = float(row["scale"])
     scaled = "" if scale == 1 else f" (demo: time runs {1 / scale:.0f}× faster)"
-    period = format_duration(round(row["period_s"]))
     return f"{wording.percent(row['target'])} {measure}{limit} over {period}{scaled}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from evenkeel.embedding import hash_model, is_installed, load_encoder
 from evenkeel.errors import ConfigurationError
+from evenkeel.extras import how_to_install
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel.spans import REVIEW_ACCEPTED
@@ -222,6 +223,6 @@ def _show(
         for item_id in notes.get("accepted", ()):
             print(f"{item_id} was accepted on the dashboard and added to {args.dataset}")
         if not notes["compares_meaning"]:
-            print("meanings were not compared: pip install 'evenkeel[embeddings]'")
+            print(f"meanings were not compared: {how_to_install('embeddings')}")
     print(f"{args.dataset}: accept with --accept ID --reference TEXT, reject with --reject ID")
     return 0

@@ -17,7 +17,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.options import read_flag, read_strings, read_threshold
-from evenkeel_evals.scorers.words import finder, normalise, split_words
+from evenkeel_evals.scorers.words import finder, matcher, normalise, split_words
 
 
 class Label(StrEnum):
@@ -181,8 +181,8 @@ def _exact(reference: Any, _: Options) -> Judge:
 
 
 def _normalised(reference: Any, _: Options) -> Judge:
-    accepted = {normalise(text) for text in read_texts("normalised", reference)}
-    return lambda answer: Score.of(normalise(answer) in accepted)
+    matchers = [matcher(text) for text in read_texts("normalised", reference)]
+    return lambda answer: Score.of(any(matches(answer) for matches in matchers))
 
 
 def _contains(reference: Any, options: Options) -> Judge:

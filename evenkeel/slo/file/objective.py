@@ -177,9 +177,19 @@ def read_indicator(
             silence_s=section.read_or("silence", SILENCE_S, Value.duration_s),
             budget=budget,
         )
+    _check_answers(value, indicator)
+    _check_groups(value, indicator)
+    return indicator
+
+
+def _check_answers(value: Value, indicator: Indicator) -> None:
+    """Refuse what only metrics of single answers, or only metrics of sessions, may have."""
+    metric = indicator.metric
     if metric is Metric.FEEDBACK and indicator.statuses:
         raise value.complaint("feedback has no httpStatus: it counts scores of answers")
-    if metric is Metric.EVAL_PASS and (filters or indicator.statuses or group_by):
+    if metric is Metric.EVAL_PASS and (
+        indicator.filters or indicator.statuses or indicator.grouping
+    ):
         raise value.complaint(
             "eval_pass selects single values; its answers have no httpStatus and no groups"
         )
@@ -187,8 +197,6 @@ def read_indicator(
         raise value.complaint("silence is how long sessions must be silent to be over", "silence")
     if metric in SESSIONS and indicator.statuses:
         raise value.complaint(f"{metric} has no httpStatus: a session has many answers")
-    _check_groups(value, indicator)
-    return indicator
 
 
 def _check_groups(value: Value, indicator: Indicator) -> None:

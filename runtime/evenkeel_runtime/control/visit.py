@@ -55,7 +55,7 @@ class Visit:
         gate_s: How long it waited; set once its turn has come.
         entered_s: When its turn came; None before.
         is_streamed: Whether its answer is streamed, so that its first token can be observed; set
-            when the engine gets it.
+            when its body is read at the gate, or when the engine gets it.
         has_first_token: Whether its first token was observed.
     """
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -27,6 +29,9 @@ _NOT_ALLOWED = (401, 403)
 # What vLLM streams before the engine has answered: keep-alive comments, and the first events of a
 # response (entrypoints/openai/responses/serving.py), each in a message of its own.
 _NO_TOKEN = (b":", b"event: response.created\n", b"event: response.in_progress\n")
+# Requests of these may be streamed. The word in a prompt has escaped quotes.
+_STREAMED_OPERATIONS = frozenset({"chat", "text_completion"})
+_STREAMED = re.compile(rb'"stream"\s*:\s*true')
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -78,27 +83,16 @@ class ControlMiddleware:
             if is_sized or (request.path == _CACHED_PATH and engine.cache is not None):
                 await self._serve_at_engine(Door(control, visit), request, scope, receive, send)
                 return
-            queue = _Waiting(receive, self._budget)
-            ticket = control.queue(visit)
-            if not ticket.let_in.done():
-                try:
-                    await queue.wait(ticket.let_in, control.longest_wait_s(visit))
-                finally:
-                    queue.give_back()
-            if queue.has_left:
-                return
-            if not ticket.is_inside:
-                is_last = ticket.was_pushed_out
-                raise control.push_out(visit) if is_last else control.give_up(visit)
-            control.enter(visit)
-            await self._app(scope, queue.receive, send)
+            reads = visit if request.operation in _STREAMED_OPERATIONS else None
+            turn = _Turn(control, visit, _Waiting(receive, self._budget, reads))
+            await self._serve_in_turn(turn, scope, send)
         finally:
             control.leave(visit, request.count_tokens(), request.count_cached_tokens())
 
     async def _serve_at_engine(
         self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let the app render the prompt and check its cache first; then it is admitted.
+        """Let the app render the prompt and check its cache first; then the request is admitted.
 
         Only then is the prompt's length known, and a cache hit needs no admission.
         """
@@ -110,6 +104,74 @@ class ControlMiddleware:
                 request.forget_runs()
         if door.refusal is not None:
             raise door.refusal
+
+    async def _serve_in_turn(self, turn: _Turn, scope: Scope, send: Send) -> None:
+        """Let the app check the caller's API key first; then the request is admitted."""
+        try:
+            await self._app(scope, turn.receive, turn.watch_send(send))
+        except ClientDisconnect:
+            if not turn.is_missed:
+                raise
+        if turn.refusal is not None:
+            raise turn.refusal
+
+
+class _Turn:
+    """The turn of a request that vLLM does not render before it is admitted.
+
+    It joins the queue when the app first reads its body: by then vLLM, and any middleware that
+    reads only the head, has refused a caller without an API key.
+
+    Args:
+        control: The control hook.
+        visit: The request.
+        waiting: Reads its connection.
+
+    Attributes:
+        is_missed: Whether it is not served; the app sees a disconnected client.
+        refusal: Why it is not served; None if the client left.
+    """
+
+    def __init__(self, control: AdmissionControl, visit: Visit, waiting: _Waiting) -> None:
+        self._control = control
+        self._visit = visit
+        self._waiting = waiting
+        self.is_missed = False
+        self.refusal: RefusedError | None = None
+
+    async def receive(self) -> Message:
+        """Return the next message once its turn has come."""
+        if self._visit.entered_s is None and not self.is_missed:
+            try:
+                await self._enter()
+            except RefusedError as error:
+                self.refusal = error
+                self.is_missed = True
+        return {"type": "http.disconnect"} if self.is_missed else await self._waiting.receive()
+
+    async def _enter(self) -> None:
+        control, visit, waiting = self._control, self._visit, self._waiting
+        ticket = control.queue(visit)
+        if not ticket.let_in.done():
+            try:
+                await waiting.wait(ticket.let_in, control.longest_wait_s(visit))
+            finally:
+                waiting.give_back()
+        if waiting.has_left:
+            self.is_missed = True
+        elif ticket.is_inside:
+            control.enter(visit)
+        else:
+            is_last = ticket.was_pushed_out
+            raise control.push_out(visit) if is_last else control.give_up(visit)
+
+    def watch_send(self, send: Send) -> Send:
+        """Return `send` for the app, without its answer to the disconnect that it saw."""
+
+        def watched(message: Message) -> Awaitable[None]:
+            return _nothing() if self.is_missed else send(message)
+
+        return watched
 
 
 class BodyBudget:
@@ -124,11 +186,17 @@ class _Waiting:
 
     Once the budget is spent, reading stops: the rest of the body stays in the connection, and a
     disconnect is only noticed when the request's turn comes.
+
+    Args:
+        receive: The connection.
+        budget: What all of them may buffer.
+        visit: Learns from the body whether its answer is streamed; None if it never is.
     """
 
-    def __init__(self, receive: Receive, budget: BodyBudget) -> None:
+    def __init__(self, receive: Receive, budget: BodyBudget, visit: Visit | None) -> None:
         self._receive = receive
         self._budget = budget
+        self._visit = visit
         self._num_held = 0
         self._messages: deque[Message] = deque()
         self._reading: asyncio.Task[Message] | None = None
@@ -165,6 +233,9 @@ class _Waiting:
         num_bytes = len(message.get("body", b""))
         self._num_held += num_bytes
         self._budget.left -= num_bytes
+        if self._visit is not None and not (self.has_left or message.get("more_body")):
+            body = b"".join(each.get("body", b"") for each in self._messages)
+            self._visit.is_streamed = _STREAMED.search(body) is not None
 
     def give_back(self) -> None:
         """Release the buffered bytes to the budget; the request is no longer waiting."""
@@ -184,6 +255,10 @@ class _Waiting:
             reading, self._reading = self._reading, None
             return await reading
         return await self._receive()
+
+
+async def _nothing() -> None:
+    """Send nothing: the app answers a caller that is not served."""
 
 
 def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:

@@ -117,6 +117,13 @@ class EngineRun:
     learning: Future[Any] | None = None
     end_ns: int | None = None
 
+    @property
+    def is_later_beam(self) -> bool:
+        """Whether its request had another beam or step of the same beam search before."""
+        runs = [] if self.request is None or self.beam_search is None else self.request.runs
+        first = next((run for run in runs if run.beam_search == self.beam_search), self)
+        return first is not self
+
     def pack_answer(self) -> array[int]:
         """Pack the kept tokens, which costs less for many outputs at once; return all so far."""
         if len(self.answer) < MAX_ANSWER_TOKENS:

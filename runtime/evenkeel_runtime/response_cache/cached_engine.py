@@ -108,8 +108,9 @@ class CachedEngine:
             self._record_error(error)
             question = Bypass("internal_error")
         if isinstance(question, Bypass):
-            self.cache.counts.bypasses[question.reason] += 1
-            self.cache.counts.outcomes["bypass"] += 1
+            if not run.is_later_beam:
+                self.cache.counts.bypasses[question.reason] += 1
+                self.cache.counts.outcomes["bypass"] += 1
             run.response_cache = "bypass"
             run.cache[spans.CACHE_REASON] = question.reason
             return self._count_running(self._bypass(call))

@@ -169,34 +169,18 @@ def read_question(
         private: Judges texts.
         rendered: The prompt; None if no engine renders it.
     """
-    if not _NEEDED_HEADERS.isdisjoint(caller.unreadable):
-        return Bypass("unreadable_header")
     route = policy.find_route(caller.route)
-    if route.mode is HitMode.OFF:
-        return Bypass("route_off")
-    asked = _read_object(body)
-    if asked is None:
-        return Bypass("unreadable")
-    reason = _find_bypass(asked, sampling, route)
-    if reason is not None:
-        return Bypass(reason)
-    messages = _normalise(asked["messages"])
-    if messages is None:
-        return Bypass("not_text")
-    *context, last = messages
-    if last["role"] != "user" or not isinstance(last["content"], str) or not last["content"]:
-        return Bypass("no_question")
-    everything = "\n".join(str(message["content"]) for message in messages)
-    if private.find_personal(everything) is not None:
-        return Bypass("personal_data")
-    users_text = "\n".join(str(m["content"]) for m in messages if m["role"] == "user")
-    if any(private.is_about_asker(part) for part in users_text.split("\n")):
-        return Bypass("about_asker")
-
+    asked = _read_asked(body, caller, sampling, route)
+    if isinstance(asked, Bypass):
+        return asked
+    messages = _read_messages(asked["messages"], private)
+    if isinstance(messages, Bypass):
+        return messages
     knowledge = find_knowledge(route, caller)
     if knowledge is None:
         return Bypass("unknown_knowledge")
 
+    *context, last = messages
     tenant = caller.tenant or ""
     prompt = None
     if caller.prompt_name is not None and caller.prompt_version is not None:
@@ -217,7 +201,6 @@ def read_question(
         common["frame"] = frame
     # Without a frame, the prompt itself takes its place.
     tokens = None if rendered is None or frame is not None else _hash_tokens(rendered.tokens)
-    persons = (asked.get("user"), asked.get("safety_identifier"), caller.session_id)
     return Question(
         id=_hash(["entry", common, last["content"], tokens]),
         scope=_hash(["scope", common]),
@@ -228,11 +211,51 @@ def read_question(
         tenant=tenant,
         policy=route,
         ttl_s=_find_ttl(route, policy, last["content"]),
-        subjects=tuple(sorted({subject_tag(tenant, p) for p in persons if isinstance(p, str)})),
+        subjects=_list_subjects(asked, caller),
         route=caller.route or "",
         prompt=prompt,
         knowledge=knowledge,
     )
+
+
+def _read_asked(
+    body: bytes, caller: Caller, sampling: Sampling, route: RoutePolicy
+) -> dict[str, Any] | Bypass:
+    """Return the request's JSON, or why such a request bypasses the cache."""
+    if not _NEEDED_HEADERS.isdisjoint(caller.unreadable):
+        return Bypass("unreadable_header")
+    if route.mode is HitMode.OFF:
+        return Bypass("route_off")
+    asked = _read_object(body)
+    if asked is None:
+        return Bypass("unreadable")
+    reason = _find_bypass(asked, sampling, route)
+    return asked if reason is None else Bypass(reason)
+
+
+def _read_messages(
+    messages: list[dict[str, Any]], private: PrivateText
+) -> list[dict[str, Any]] | Bypass:
+    """Return the normalised messages, which end with a question, or why they bypass the cache."""
+    normal = _normalise(messages)
+    if normal is None:
+        return Bypass("not_text")
+    last = normal[-1]
+    if last["role"] != "user" or not isinstance(last["content"], str) or not last["content"]:
+        return Bypass("no_question")
+    everything = "\n".join(str(message["content"]) for message in normal)
+    if private.find_personal(everything) is not None:
+        return Bypass("personal_data")
+    users_text = "\n".join(str(m["content"]) for m in normal if m["role"] == "user")
+    if any(private.is_about_asker(part) for part in users_text.split("\n")):
+        return Bypass("about_asker")
+    return normal
+
+
+def _list_subjects(asked: dict[str, Any], caller: Caller) -> tuple[str, ...]:
+    persons = (asked.get("user"), asked.get("safety_identifier"), caller.session_id)
+    tenant = caller.tenant or ""
+    return tuple(sorted({subject_tag(tenant, each) for each in persons if isinstance(each, str)}))
 
 
 def _find_bypass(asked: dict[str, Any], sampling: Sampling, route: RoutePolicy) -> str | None:

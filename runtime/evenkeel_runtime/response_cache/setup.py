@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evenkeel.embedding import Encoder, load_encoder
 from evenkeel.errors import ConfigurationError, MissingPartError, first_line
+from evenkeel.extras import how_to_install
 from evenkeel.secret_text import read_secret
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.audit import AuditLog
@@ -77,7 +78,7 @@ def load_index() -> Encoder:
     except ImportError as error:
         raise MissingPartError(
             "the response cache needs the module 'usearch' to compare meanings; install it with: "
-            "pip install 'evenkeel[cache,embeddings]', or set semantic = false"
+            f"{how_to_install('cache')}; or set semantic = false"
         ) from error
     return load_encoder()
 
@@ -95,8 +96,7 @@ def _open_redis(policy: CachePolicy, address: str) -> Backend:
         from evenkeel_runtime.response_cache.redis_backend import RedisBackend
     except ImportError as error:
         raise MissingPartError(
-            "a cache in Redis needs the module 'redis'; install it with: "
-            "pip install 'evenkeel[cache]'"
+            f"a cache in Redis needs the module 'redis'; install it with: {how_to_install('cache')}"
         ) from error
     url = read_secret(address)
     return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)
@@ -108,7 +108,7 @@ def _open_qdrant(policy: CachePolicy, url: str) -> Backend:
     except ImportError as error:
         raise MissingPartError(
             "a cache in Qdrant needs the module 'qdrant_client'; install it with: "
-            "pip install 'evenkeel-runtime[cache,qdrant]'"
+            f"{how_to_install('qdrant')}"
         ) from error
     key = policy.qdrant_api_key
     secret = None if key is None else read_secret(key.get_secret_value())

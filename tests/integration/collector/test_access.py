@@ -3,6 +3,7 @@
 import hashlib
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,10 +77,12 @@ class Guarded:
     def num_spans(self, service: str) -> int:
         return int(self.ask(f"SELECT count() FROM evenkeel.spans WHERE ServiceName = '{service}'"))
 
-    def call(self, secret: str) -> None:
+    def channel(self) -> grpc.Channel:
         credentials = grpc.ssl_channel_credentials(self.certificate.read_bytes())
-        address = self.collector.grpc_url.removeprefix("https://")
-        with grpc.secure_channel(address, credentials) as channel:
+        return grpc.secure_channel(self.collector.grpc_url.removeprefix("https://"), credentials)
+
+    def call(self, secret: str) -> None:
+        with self.channel() as channel:
             channel.unary_unary(GRPC_METHOD)(
                 BODY, timeout=120, metadata=[("authorization", f"Bearer {secret}")]
             )
@@ -132,6 +135,19 @@ def test_senders_need_a_token_that_may_send(guarded: Guarded) -> None:
             guarded.call(secret)
         assert raised.value.code().name == code
     guarded.call("fleet-token")
+
+
+def test_a_grpc_sender_without_a_token_is_refused_before_its_message(guarded: Guarded) -> None:
+    refused = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        refused.wait(60)
+        yield BODY
+
+    with guarded.channel() as channel, pytest.raises(grpc.RpcError) as raised:
+        channel.stream_unary(GRPC_METHOD)(messages(), timeout=30)
+    refused.set()
+    assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_log_records_have_the_tenant_of_their_senders_token(guarded: Guarded) -> None:

@@ -148,9 +148,10 @@ def test_a_resolution_is_a_dead_letter_after_a_day_and_can_be_replayed(
             server.wait_for(lambda accepted: len(accepted) == 1)
             poll(lambda: bool(book.connection.exec_driver_sql(
                 "SELECT 1 FROM outbox WHERE num_attempts = 1").fetchone()))  # fmt: skip
-        (give_up_ns,) = book.connection.exec_driver_sql(
+        give_up_ns = book.connection.exec_driver_sql(
             "SELECT give_up_ns FROM outbox WHERE state = 'waiting'"
-        ).fetchone()
+        ).scalar()
+        assert give_up_ns is not None
         assert 23.9 < (give_up_ns - time.time_ns()) / 3600e9 <= 24.0
         book.connection.exec_driver_sql("UPDATE outbox SET give_up_ns = 1 WHERE state = 'waiting'")
         with delivering(path, receiver):

@@ -37,7 +37,7 @@ from tests.fixtures.otlp_payload import trace_request
 
 pytestmark = pytest.mark.integration
 
-READ = {"source": "price list", "read": dt.date(2026, 11, 20)}
+READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
 MAY, JULY = (dt.datetime(2026, month, 1, tzinfo=dt.UTC) for month in (5, 7))
 FILE = PriceFile(
     currency="EUR",

@@ -2,12 +2,18 @@
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from evenkeel_collector.operators.feedback import Feedback, to_span
-from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
+from tests.fixtures.collector_process import (
+    CollectorProcess,
+    running_collector,
+    start_collector,
+    wait_for,
+)
 
 pytestmark = pytest.mark.integration
 TRACE = "ab" * 16
@@ -139,3 +145,32 @@ def test_feedback_has_the_tenant_of_its_token(guarded: CollectorProcess) -> None
         assert post(guarded, "acme", "/v1/feedback", said).status_code == 200
     wait_for(lambda: len(stored(guarded, trace_id)) == 3)
     assert stored(guarded, trace_id) == [(None, "acme")] * 3
+
+
+def test_feedback_with_the_id_of_an_earlier_one_is_acknowledged_and_not_stored(
+    tmp_path: Path,
+) -> None:
+    def send(collector: CollectorProcess, **said: object) -> str:
+        body = {"trace_id": TRACE, "score": 0, "id": "message 7", **said}
+        answer = httpx.post(f"{collector.http_url}/v1/feedback", json=body)
+        return str(answer.raise_for_status().json()["feedback_id"])
+
+    collector = start_collector(tmp_path)
+    try:
+        assert send(collector) == send(collector) == send(collector, score=1)
+    finally:
+        collector.kill()
+    with running_collector(tmp_path) as collector:
+        send(collector)
+        # Another tenant's, another answer's, and one without an id are others.
+        send(collector, tenant="acme")
+        send(collector, trace_id="cd" * 16)
+        send(collector, id=None, label="up")
+        sql = "SELECT trace_id, score, label, tenant FROM feedback ORDER BY ALL"
+        wait_for(lambda: any(row[2] == "up" for row in collector.rows(sql)))
+        assert collector.rows(sql) == [
+            (TRACE, 0.0, "up", None),
+            (TRACE, 0.0, None, "acme"),
+            (TRACE, 0.0, None, None),
+            ("cd" * 16, 0.0, None, None),
+        ]

@@ -58,3 +58,43 @@ def test_closing_waits_for_the_insert_in_hand(tmp_path: Path) -> None:
         capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
     )  # fmt: skip
     assert done.stdout.split() == ["True", "True", "7"], done.stderr[-2000:]
+
+
+TOO_LARGE = """
+import dataclasses, sys, time
+from pathlib import Path
+from evenkeel_collector.store.inserter import Inserter
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+from evenkeel_collector.store.storage import open_embedded
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from tests.fixtures.otlp_payload import trace_request
+
+folder = Path(sys.argv[1])
+storage = open_embedded(folder / "store")
+settings = {**storage.insert_settings, "max_memory_usage": str(int(sys.argv[2]) << 20)}
+log = WriteAheadLog(folder / "log", "node")
+for _ in range(2):
+    attributes = {"evenkeel.status": "ok", "gen_ai.request.model": "m" * 100}
+    log.append(trace_request(10_000, attributes).SerializeToString(), 10_000).result()
+log.close()
+storage = dataclasses.replace(storage, insert_settings=settings)
+inserter = Inserter(log, storage, SelfMetrics(), max_memory_failures=2)
+print(inserter.close(240.0))
+client = storage.connect()
+print(client.query("SELECT uniqExact(SpanId) FROM spans").first_row)
+print(client.query("SELECT count(), uniqExact(span_id) FROM requests").first_row)
+client.close()
+storage.close()
+"""
+
+
+def test_a_segment_that_is_too_large_for_the_stores_memory_is_stored_in_parts(
+    tmp_path: Path,
+) -> None:
+    copy_new_store(tmp_path / "store")
+    done = subprocess.run(
+        [sys.executable, "-c", TOO_LARGE, str(tmp_path), "30"],
+        capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
+    )  # fmt: skip
+    assert "stored a part of a segment" in done.stderr, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["True", "(20000,)", "(20000, 20000)"]

@@ -5,7 +5,6 @@ import json
 import logging
 import time
 import uuid
-from importlib.resources import files
 from typing import Any
 
 import clickhouse_connect
@@ -20,11 +19,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 from evenkeel.store import read_query
-from evenkeel_collector.intake.awaited_calls import AwaitedCalls, CallSettler
+from evenkeel_collector.intake.awaited_calls import WAIT_S, AwaitedCalls, CallSettler
 from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
 from tests.fixtures.collector_process import JSON, PROTOBUF, CollectorProcess, wait_for
 from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -287,7 +287,7 @@ def test_a_request_that_a_span_and_an_event_describe_counts_once(
     ids = [(span.trace_id, span.span_id), (uuid.uuid4().bytes, uuid.uuid4().bytes[:8])]
     # One is named by its field, one by its body; zeros are no ids, and count elsewhere.
     name = "gen_ai.client.inference.operation.details"
-    more = [
+    more: list[tuple[str, bytes, bytes, dict[str, Any]]] = [
         (service, *ids[0], {"event_name": name}), (service, *ids[1], {"body": name}),
         (uuid.uuid4().hex, bytes(16), bytes(8), {"event_name": name}),
     ]  # fmt: skip
@@ -365,9 +365,9 @@ def test_an_event_is_awaited_again_unless_a_span_may_be_its_own(
     found(collector, "spans", service)
     client = collector.client()
     try:
-        query = read_query(files("evenkeel_collector.intake").joinpath("recent_calls.sql"))
+        sql = read_query(query("recent_calls"))
         sent = {"event": "gen_ai.client.inference.operation.details", "limit": 50_000}
-        traces = {row[1] for row in client.query(query, sent).result_rows}
+        traces = {row[1] for row in client.query(sql, sent).result_rows}
     finally:
         client.close()
     assert (span.trace_id.hex() in traces) is is_awaited
@@ -380,7 +380,7 @@ class _Looks(AwaitedCalls):
         super().__init__()
         self.num_begun = 0
 
-    def take_ripe(self, wait_s: float) -> list[AwaitedCall]:
+    def take_ripe(self, wait_s: float = WAIT_S) -> list[AwaitedCall]:
         self.num_begun += 1
         return super().take_ripe(wait_s)
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from evenkeel_collector.operators.api import openapi
 from tests.checkout import ROOT
-from tests.fixtures.collector_process import CollectorProcess, running_collector
+from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 
 pytestmark = pytest.mark.integration
 TEXT = "You answer."
@@ -75,7 +76,7 @@ GOOD = [
 
 @pytest.mark.parametrize(("name", "order", "fields"), GOOD)
 def test_an_action_is_done_and_written_down(
-    collector: CollectorProcess, name: str, order: dict[str, object], fields: set[str]
+    collector: CollectorProcess, name: str, order: dict[str, Any], fields: set[str]
 ) -> None:
     done = httpx.post(f"{collector.http_url}/api/{name}", json={"by": "ann", **order})
     assert (done.status_code, set(done.json())) == (200, fields), done.text
@@ -200,3 +201,34 @@ def test_every_page_asks_for_a_token_that_may_see_it(tmp_path: Path) -> None:
 
 def bearer(token: str | None) -> dict[str, str]:
     return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def test_a_rating_that_could_not_be_stored_is_not_written_down(tmp_path: Path) -> None:
+    (tmp_path / "evenkeel.toml").write_text("[collector]\nmax_log_bytes = 2000\n")
+    with running_collector(tmp_path) as running:
+
+        def send(name: str, **said: object) -> httpx.Response:
+            order = {"by": "ann", "trace_id": TRACE, **said}
+            return httpx.post(f"{running.http_url}/api/{name}", json=order)
+
+        def audit() -> list[str]:
+            entries = httpx.get(f"{running.http_url}/api/audit").json()["entries"]
+            return [str(entry["details"]["result"]["feedback_id"]) for entry in entries]
+
+        long = "wrong " * 500
+        for answer in (
+            send("feedback", score=0, corrected=long),
+            send("review", decision="accept", reference=long),
+        ):
+            assert answer.status_code == 503
+        assert audit() == []
+        stored = send("feedback", score=0, comment="wrong")
+        assert audit() == [stored.raise_for_status().json()["feedback_id"]]
+        # What cannot be written down is not stored either.
+        for path in tmp_path.glob("audit.db*"):
+            path.unlink()
+        (tmp_path / "audit.db").mkdir()
+        assert send("feedback", score=1).status_code == 400
+        rows = "SELECT span_id FROM feedback"
+        wait_for(lambda: bool(running.rows(rows)))
+        assert running.rows(rows) == [(stored.json()["feedback_id"],)]

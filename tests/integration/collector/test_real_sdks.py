@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -44,7 +45,7 @@ class Filled:
     engine: str = "openai"
 
 
-CLAUDE = {"model": "claude-sonnet-4-5", "engine": "anthropic"}
+CLAUDE: dict[str, Any] = {"model": "claude-sonnet-4-5", "engine": "anthropic"}
 FILLED = {
     "claude_code": Filled(2, written=2, cost=2, tools=("Bash",), **CLAUDE),
     "claude_code_traced": Filled(2, written=2, cost=2, tools=("Bash",), **CLAUDE),

@@ -184,7 +184,7 @@ def test_an_openinference_request_has_the_model_that_was_asked_for(
 
 
 def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
-    others = [
+    others: list[tuple[str, dict[str, Any]]] = [
         ("embed", {"openinference.span.kind": "EMBEDDING", "llm.model_name": "m"}),
         ("chain", {"openinference.span.kind": "CHAIN"}),
         ("tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.request.model": "m"}),

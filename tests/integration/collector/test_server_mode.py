@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import httpx
@@ -103,7 +104,7 @@ def test_a_segment_is_known_again_whatever_became_of_the_server_and_the_views(
         server.start()
         assert insert() == [(5, 5, 5)]
         judged = Indicator(Metric.TTFT, 0.5, {"model": "m"})
-        slow = Slo("slow", "slow", judged, 0.9, 86_400.0, ())
+        slow = Slo("slow", "slow", judged, Fraction(9, 10), Fraction(86_400), ())
         assert storage.rollups.use([slow])
         assert insert() == [(5, 5, 5)]
         # A process that was killed between renaming a view away and back.

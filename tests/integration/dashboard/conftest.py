@@ -40,8 +40,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     price_file = folder / "prices.toml"
     price_file.write_text(PRICES, encoding="utf-8")
     ports = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
-    collect = ("collect", "--json", "--data-dir", str(folder / "data"), *ports)
-    collect += ("--prices", str(price_file))
+    data = ("--data-dir", str(folder / "data"))
+    collect = ("collect", "--json", *data, *ports, "--prices", str(price_file))
     # Filled before the evaluator starts, because a running evaluator does not look back.
     filling = evenkeel(*collect)
     addresses = read_addresses(filling)

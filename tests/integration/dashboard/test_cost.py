@@ -77,7 +77,7 @@ def test_what_would_be_saved_without_a_tenant_is_told_when_asked(
     expect(card).to_be_visible()
     card.get_by_role("button", name="Replay the range").click()
     # The requests of this store come from no engine of our own.
-    expect(card).to_contain_text("It cannot be told: no steps of an engine are stored")
+    expect(card).to_contain_text("The saving is unknown: no steps of an engine are stored")
     assert_no_exception(page)
     page.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect
 
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from evenkeel_dashboard.pages import PAGES
@@ -37,8 +37,17 @@ def test_a_page_asks_for_nothing_that_does_not_exist(
 ) -> None:
     page = browser.new_page()
     said: list[str] = []
-    page.on("console", lambda m: m.type in ("error", "warning") and said.append(m.text))
-    page.on("response", lambda r: r.status >= 400 and said.append(f"{r.status} {r.url}"))
+
+    def note_message(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            said.append(message.text)
+
+    def note_response(response: Response) -> None:
+        if response.status >= 400:
+            said.append(f"{response.status} {response.url}")
+
+    page.on("console", note_message)
+    page.on("response", note_response)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(platform.page(path))
     settled(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,7 +32,7 @@ EXPLORE: dict[str, object] = {
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
-QUERIES: dict[str, dict[str, object]] = {
+QUERIES: dict[str, dict[str, Any]] = {
     "health": {**NO_FILTER, "step_s": 60},
     "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
     "health_percentiles_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
@@ -144,7 +145,7 @@ def test_every_query_of_the_dashboard_runs(platform: Platform, name: str) -> Non
 
 def rolled_health(
     store: Store, ends: dict[str, object], step_s: int, by: str
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Return the rows of `health` from the rollups, digests merged by minute or by hour."""
     before_ms = 2 * int(str(ends["from_ms"])) - int(str(ends["to_ms"]))
     parameters = {**ends, "before_ms": before_ms, "step_s": step_s}

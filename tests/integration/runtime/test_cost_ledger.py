@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_what_an_engine_saves_without_a_tenant_is_predicted(
     engine: ReplayedEngine, seed: int, seconds: float, rate: float, num_blocks: int
 ) -> None:
     asks, names = make_mix(seed, 3, seconds, rate)
-    options = {"num_blocks": num_blocks, "max_num_seqs": 32}
+    options: dict[str, Any] = {"num_blocks": num_blocks, "max_num_seqs": 32}
     whole = engine.replay(asks, additive, **options)
     rest = [ask for ask in asks if ask.tenant != names[0]]
     saved_s = whole.busy_s - engine.replay(rest, additive, seed=1, **options).busy_s

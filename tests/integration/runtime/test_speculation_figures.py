@@ -88,7 +88,7 @@ def of_requests(served: ServedModel, tenant: str, count: int) -> tuple[float, fl
     """The sums over the requests' own records, as they are stored."""
     spans = [s.attributes for s in served.wait_for_requests(count, evenkeel__tenant=tenant)]
     drafted, accepted = (
-        sum(float(s.get(f"evenkeel.{name}_tokens", 0)) for s in spans)  # type: ignore[arg-type]
+        sum(float(s.get(f"evenkeel.{name}_tokens", 0)) for s in spans)
         for name in ("drafted", "accepted")
     )
     return drafted, accepted

@@ -94,7 +94,7 @@ def step_series(draw: st.DrawFn) -> list[EngineStep]:
     end_ns = 0
     for number in range(draw(st.integers(1, 80))):
         end_ns += draw(st.integers(1000, 8 * MS))
-        if steps and draw(st.booleans()):
+        if len(steps) > 0 and draw(st.booleans()):
             last = steps[-1]
             is_plain = not any(prefill or drafted for *_, prefill, _, drafted in last.scheduled)
             if last.scheduled and is_plain:

@@ -1,6 +1,7 @@
 """What the demo prints of its figures."""
 
 import io
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from evenkeel_demo.traffic import ClientCounters, DemoPhase
     ("p95_s", "said"), [(7.1161, "7.12 s"), (0.2313, "231 ms"), (None, "no data")]
 )
 def test_how_chats_fared_is_told_in_units_for_people(p95_s: float | None, said: str) -> None:
-    crowds = {
+    crowds: dict[str, dict[str, Any]] = {
         "acting": {"chats": 45, "in_time_ratio": 0.69, "ttft_p95_s": p95_s},
         "watching": {"chats": 0, "in_time_ratio": None, "ttft_p95_s": None},
     }

@@ -1,6 +1,6 @@
 -- The newest evaluation of each SLO up to the end of a range.
 SELECT
-    toUnixTimestamp64Milli(slo_status.time) AS time_ms, slo, objective, threshold_s, target, period_s, scale, state, severity, good, total, sli,
+    toUnixTimestamp64Milli(slo_status.time) AS time_ms, slo, objective, threshold_s, target, period_s, calendar_period, scale, state, severity, good, total, sli,
     budget_left_ratio, windows.severity AS window_severity, windows.factor AS window_factor,
     windows.long_s AS window_long_s, windows.short_s AS window_short_s,
     windows.burn_long AS window_burn_long, windows.burn_short AS window_burn_short

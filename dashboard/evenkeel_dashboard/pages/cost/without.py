@@ -45,7 +45,7 @@ def _show_answer(
     found: PredictedSaving | Unpredictable, from_ms: int, to_ms: int, prices: PriceFile
 ) -> None:
     if isinstance(found, Unpredictable):
-        st.caption(f"It cannot be told: {found.reason}.")
+        st.caption(f"The saving is unknown: {found.reason}.")
         return
     at = to_datetime((to_ms - 1) * 10**6)
     cost = cost_of_seconds(found.saved_of, prices, at)

@@ -16,6 +16,7 @@ from evenkeel.engines.metric_query import (
     sender_parameters,
 )
 from evenkeel.errors import StoreError
+from evenkeel_dashboard.draw.figures import time_ms
 from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -137,7 +138,7 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
         positions=positions,
         actions=actions(),
         sources=sources() if sources else [],
-        evictions=_evictions(evicted(), window, read_some["slice_s"]),
+        evictions=evictions_per_s(evicted(), window, **read_some),
         gains=_rows_if_known(gains) if gains else [],
         canaries=canaries() if canaries else [],
         spread=_rows_if_known(spread),
@@ -181,11 +182,31 @@ def _read_metrics(
     return series(), [row for row in histograms() if is_shown(row["engine"])]
 
 
-def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:
-    # A slice of each interval, or of some, is read as a sample of the whole.
+def evictions_per_s(
+    found: pd.DataFrame, window: Window, period_s: int, slice_s: int
+) -> pd.DataFrame:
+    """Return evicted tokens per second and step, of the part of a step that was read.
+
+    Args:
+        found: Of the query `engine_evictions`.
+        window: The range.
+        period_s: Length of the periods of which the query reads a slice each.
+        slice_s: Length of a slice.
+    """
+
+    def read_until(time_s: float) -> float:
+        """Return the seconds in slices before a time."""
+        num_periods, rest_s = divmod(time_s, period_s)
+        return num_periods * slice_s + min(rest_s, slice_s)
+
+    def read_s(bucket: pd.Timestamp) -> float:
+        begin_ms = time_ms(bucket)
+        begin_s = max(begin_ms, window.from_ms) / 1000
+        return max(1.0, read_until(begin_s + window.covered_s(begin_ms)) - read_until(begin_s))
+
     if not found.empty:
-        read_s = min(window.step_s, slice_s)
-        found = found.assign(evicted_per_s=found["evicted_tokens"] / read_s)
+        read = found["bucket"].map(read_s)
+        found = found.assign(evicted_per_s=found["evicted_tokens"] / read)
     return fill_gaps(found, ("evicted_per_s",), window)
 
 

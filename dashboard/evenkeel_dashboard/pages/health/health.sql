@@ -1,8 +1,8 @@
 -- The numbers of the health page in one scan: per step of a range (`bucket`, Unix seconds), for the
 -- whole range (bucket 0), and for the previous range of the same length (`is_now` is 0, bucket 0).
 -- Means of phases cover requests that got a token. A step without requests has no row; a percentile or
--- ratio without data is NULL. Rates divide by the part of a step inside the range, because the last
--- step is still filling.
+-- ratio without data is NULL. Rates divide by the part of a step inside the range: the first one begins
+-- before it, and the last one is still filling.
 -- Quantiles with weights take several times as long, so they are computed only if a request weighs more
 -- than 1: `is_sampled` is a constant.
 WITH
@@ -17,7 +17,8 @@ SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,
     if(bucket = 0, ({to_ms:Int64} - {from_ms:Int64}) / 1000,
-        greatest(1, least({step_s:UInt32}, {to_ms:Int64} / 1000 - bucket))) AS covered_s,
+        greatest(1, least(toFloat64(bucket) + {step_s:UInt32}, {to_ms:Int64} / 1000)
+            - greatest(toFloat64(bucket), {from_ms:Int64} / 1000))) AS covered_s,
     sum(weight) AS num_requests,
     num_requests / covered_s AS requests_per_s,
     sumIf(weight, status = 'ok') / covered_s AS ok_per_s,

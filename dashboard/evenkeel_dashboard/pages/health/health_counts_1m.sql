@@ -1,9 +1,11 @@
--- The numbers of `health` except percentiles, from the rollup; a step is a whole number of minutes.
+-- The numbers of `health` except percentiles, from the rollup; a step is a whole number of minutes. The
+-- minute in which the range begins counts as before it.
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,
     if(bucket = 0, ({to_ms:Int64} - {from_ms:Int64}) / 1000,
-        greatest(1, least({step_s:UInt32}, {to_ms:Int64} / 1000 - bucket))) AS covered_s,
+        greatest(1, least(toFloat64(bucket) + {step_s:UInt32}, {to_ms:Int64} / 1000)
+            - greatest(toFloat64(bucket), ceil(intDiv({from_ms:Int64}, 1000) / 60) * 60))) AS covered_s,
     sum(r.num_requests) AS num_requests,
     sum(r.num_requests) / covered_s AS requests_per_s,
     sum(r.num_ok) / covered_s AS ok_per_s,

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.selection import page_filters
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
@@ -132,7 +133,8 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         show_budget(slo, window, spans_ms)
         return
     if slo.indicator.budget is not None:
-        params = {**params, **{n: v for n, v in slo.indicator.select.items() if n in FILTERS}}
+        filters = page_filters(slo.indicator.shared_select)
+        params = {**params, **{n: v for n, v in filters.items() if n in FILTERS}}
         st.html(
             f'<div class="ek-remark">It is a budget of '
             f"{wording.number(slo.indicator.budget)} in money: "
@@ -148,7 +150,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         part = f"; of the last {wording.span_of(judged.duration_s)} of the range"
     found_spent = spent()
     _show_requests(found_spent, selection)
-    _show_spent(found_spent, selection, part, rank_of(slo))
+    _show_spent(found_spent, selection, part, slo)
     show_budget(slo, window, spans_ms)
 
 
@@ -183,7 +185,7 @@ def _show_requests(spent: BudgetSpend, selection: Selection) -> None:
                 st.html(markup.table(request_headers(), cells[SHOWN_REQUESTS:], f"More: {caption}"))
 
 
-def _show_spent(spent: BudgetSpend, selection: Selection, part: str, rank: str) -> None:
+def _show_spent(spent: BudgetSpend, selection: Selection, part: str, slo: Slo) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
@@ -201,7 +203,7 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, rank: str) 
             rows = [
                 [
                     Cell(_DIMENSIONS.get(b.dimension, b.dimension)),
-                    Cell(b.cohort, href=_cohort_href(b, selection, rank)),
+                    Cell(b.cohort, href=cohort_href(b, selection, slo)),
                     Cell(html=markup.share_bar(b.bad_share, b.traffic_share), sorts_as=b.bad_share),
                     Cell(wording.percent(b.bad_share), is_number=True),
                     Cell(wording.percent(b.bad / b.total), is_number=True),
@@ -223,9 +225,10 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, rank: str) 
             st.caption(wording.NO_DATA)
 
 
-def _cohort_href(burner: Burner, selection: Selection, rank: str) -> str:
-    """Return the link to a cohort's requests, the worst first."""
-    params = selection.to_params() | {burner.dimension: burner.cohort, "order": rank}
+def cohort_href(burner: Burner, selection: Selection, slo: Slo) -> str:
+    """Return the link to a cohort's requests that the SLO judges, the worst first."""
+    judged = page_filters(slo.indicator.shared_select) | {burner.dimension: burner.cohort}
+    params = selection.to_params() | judged | {"order": rank_of(slo)}
     return markup.page_link("explore", params)
 
 

@@ -114,7 +114,7 @@ def num_explored(client: Any, typed: dict[str, str]) -> int:
     return int(found[0])
 
 
-CHANGED = {
+CHANGED: dict[str, dict[str, Any]] = {
     "input_tokens": {"input_tokens": 260},
     "output_tokens": {"output_tokens": 400},
     "reasoning_tokens": {"reasoning_tokens": 300},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import StoreError
+from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.matchers import Matcher, Operator
 from evenkeel.slo.model import COUNTED_APART, DURATIONS, SESSIONS, Indicator, Metric, Treatment
 from evenkeel.slo.query import CountedIndicator, Span, count_parameters
@@ -16,6 +17,7 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.arrivals import Arrivals
 from evenkeel_collector.slo.corrections import Correction, Corrections, whole_minutes
+from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import (
     NOW,
@@ -116,6 +118,17 @@ def test_no_event_is_no_data_and_never_100_percent(client: Any, tmp_path: Path) 
         [None] * 4,
         {"model": "support", "tenant": "nobody"},
     )
+
+
+def test_the_status_names_a_calendar_period(client: Any, tmp_path: Path) -> None:
+    month = "{duration: 1M, isRolling: false, calendar: {timeZone: Europe/Berlin}}"
+    rolling, path = slo_text("rolling"), tmp_path / "slos.yaml"
+    text = slo_text("monthly").replace("{duration: 30d, isRolling: true}", month)
+    path.write_text(f"{rolling}---\n{text}")
+    book = AlertBook(tmp_path / "alerts.db")
+    Evaluator(read_slo_file(path), SloStore(client), book).cycle(NOW)
+    rows = client.query("SELECT slo, calendar_period FROM slo_status ORDER BY slo").result_rows
+    assert rows == [("monthly", "a calendar month"), ("rolling", "")]
 
 
 def test_incremental_counts_are_those_of_a_fresh_read(client: Any, tmp_path: Path) -> None:
@@ -348,7 +361,9 @@ def test_vectors_and_sql_judge_alike(client: Any, tmp_path: Path) -> None:
             metric,
             choose.choice([0.1, 0.5, 2.0]) if metric in DURATIONS else None,
             choose.choice([{}, {"tenant": "a"}, {"model": "other", "tenant": "b"}]),
-            *(choose.choice(list(Treatment)) for _ in range(3)),
+            choose.choice(list(Treatment)),
+            choose.choice(list(Treatment)),
+            choose.choice(list(Treatment)),
             limits if metric is Metric.JOINT else {},
             filters=random_filters(choose),
             statuses=random_statuses(choose),

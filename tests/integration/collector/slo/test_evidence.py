@@ -202,6 +202,23 @@ def test_without_a_deploy_nothing_is_said(client: Any, tmp_path: Path) -> None:
     book.close()
 
 
+def test_an_old_replica_that_sends_again_is_no_deploy(client: Any, tmp_path: Path) -> None:
+    insert_burn(client)
+    insert_spans(
+        client,
+        *((age_s, instance("a", "1.4"), {}) for age_s in (100_000, 80_000, 60)),
+        # Its first spans of the day come after those of the other one, or after a pause.
+        *((age_s, instance("b", "1.4"), {}) for age_s in (99_000, 79_000, 60)),
+        *((age_s, instance("c", "1.5"), {}) for age_s in (98_000, 600)),
+    )
+    evaluator(client, tmp_path, slo_text()).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    assert book.alerts()
+    for alert in book.alerts():
+        assert "last_deploy" not in alert.details.annotations
+    book.close()
+
+
 def test_a_rule_shows_the_requests_that_it_is_about(client: Any, tmp_path: Path) -> None:
     insert_burn(client)
     rule = "---\napiVersion: evenkeel/v1\nkind: Rule\nmetadata: {name: tail}\nspec:\n"

@@ -110,7 +110,12 @@ def test_versions_are_counted_in_one_read(
     engine.cycle(NOW)
     sent: list[str] = []
     query = client.query
-    monkeypatch.setattr(client, "query", lambda sql, **kw: sent.append(sql) or query(sql, **kw))
+
+    def noted(sql: str, **options: Any) -> Any:
+        sent.append(sql)
+        return query(sql, **options)
+
+    monkeypatch.setattr(client, "query", noted)
     found = engine.cycle(NOW + S)
     assert {name: v.counts.total for name, v in found.items()} == {
         "liked/support,v1": 20,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,15 @@ from typing import Any
 import pytest
 
 from evenkeel.prices.price_file import ModelPrice, PriceFile
+from evenkeel.slo.backtest import replay
 from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.query import Span
+from evenkeel.store import read_query
 from evenkeel_collector.alerts.alert import Alert
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.commands.stored_minutes import minutes_of
 from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.report import measure
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.alert_receiver import Received, serve_alerts
@@ -48,6 +54,20 @@ spec:
   timeWindow: [{window}]
 """
 ROLLING = "{duration: 30d, isRolling: true}"
+MONTH = "{duration: 1M, isRolling: false, calendar: {timeZone: UTC}}"
+
+
+class Reader:
+    """Reads through the client what `evenkeel.store.Store` reads over HTTP."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def rows(
+        self, query: Path, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        result = self._client.query(read_query(query), parameters=dict(parameters or {}))
+        return list(result.named_results())
 
 
 def slos(url: str = "http://127.0.0.1:9/", budget: int = 40, window: str = ROLLING) -> str:
@@ -154,9 +174,8 @@ def test_it_ends_when_the_windows_move_on(priced: Any, tmp_path: Path) -> None:
 
 def test_steps_of_a_calendar_month_say_how_much_is_spent(priced: Any, tmp_path: Path) -> None:
     path = tmp_path / "slos.yaml"
-    month = "{duration: 1M, isRolling: false, calendar: {timeZone: UTC}}"
     policy = "  budgetPolicy: [{spent: 0.5, alert: ticket}]\n"
-    path.write_text(slos(window=month) + policy)
+    path.write_text(slos(window=MONTH) + policy)
     spend(priced, "acme", 24, NOW - 3 * MINUTE)
     spend(priced, "globex", 18, NOW - 3 * MINUTE)
     book = AlertBook(tmp_path / "alerts.db")
@@ -168,3 +187,20 @@ def test_steps_of_a_calendar_month_say_how_much_is_spent(priced: Any, tmp_path: 
         "What a tenant may spend, acme: 24.00 EUR is spent this month, 50 % or more of 40.00 EUR "
         "per month"
     )
+
+
+@pytest.mark.parametrize("window", [ROLLING, MONTH])
+def test_a_backtest_has_the_budget_of_the_report(priced: Any, tmp_path: Path, window: str) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(slos(window=window).replace(", groupBy: [tenant]", ""))
+    spend(priced, "acme", 24, NOW - 3 * MINUTE)
+    reader, file = Reader(priced), read_slo_file(path)
+    calendar = file.slos[0].calendar
+    begin_ns = NOW - 10 * 1440 * MINUTE if calendar is None else calendar.start_ns(NOW)
+    span = Span(begin_ns, NOW // MINUTE * MINUTE)
+    stored = minutes_of(reader, file.slos[0], span)
+    result = replay(stored.slo, stored.minutes, stored.until, stored.allowed)
+    (reported,) = measure(reader, file, span).results
+    assert result.budget_left_ratio == pytest.approx(reported.budget_left_ratio)
+    if window == MONTH:
+        assert result.budget_left_ratio == pytest.approx(1 - 24 / 40)

@@ -55,7 +55,7 @@ def report(client: Any, tmp_path: Path) -> SloReport:
     evaluator(client, tmp_path, slo_text()).cycle(NOW)
     span = Span(NOW - 3 * 86400 * S, NOW + 1)
     return measure(
-        Reader(client),  # type: ignore[arg-type]
+        Reader(client),
         read_slo_file(tmp_path / "slos.yaml"),
         span,
         [LEFT_OUT],
@@ -103,7 +103,7 @@ def test_an_alert_that_ended_after_the_period_has_its_end(client: Any, tmp_path:
     path = tmp_path / "slos.yaml"
     path.write_text(slo_text())
     span = Span(NOW - 4 * DAY, NOW - DAY)
-    found = measure(Reader(client), read_slo_file(path), span)  # type: ignore[arg-type]
+    found = measure(Reader(client), read_slo_file(path), span)
     assert [firing.ended_ns for firing in found.results[0].firings] == [
         NOW - 3 * DAY + 3600 * S,
         NOW - DAY + 60 * S,
@@ -117,7 +117,7 @@ def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) 
     file, span = read_slo_file(path), Span(NOW - 86400 * S, NOW + 1)
     insert(client, {"end_ns": NOW - S} | SLOW)
     reader = Reader(client)
-    found = measure(reader, file, span, [], ZoneInfo("UTC"))  # type: ignore[arg-type]
+    found = measure(reader, file, span, [], ZoneInfo("UTC"))
     for text in (report_markdown(found), report_html(found)):
         assert "No data: no events matched." in text
     assert burned_text(reader, slo_parts(file.slos[0]), span, 5) == (  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
     path.write_text(slo_text())
     (slo,) = read_slo_file(path).slos
     span = Span(NOW - 86400 * S, NOW)
-    minutes = count_buckets(Reader(client), slo, span, MINUTE)  # type: ignore[arg-type]
+    minutes = count_buckets(Reader(client), slo, span, MINUTE)
     now_minute = NOW // MINUTE
     assert len(minutes) == 60
     assert minutes[now_minute - 20] == Counts(10.0, 0.0)
@@ -158,7 +158,7 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
     # With the third bad minute: 3 of 38 is above 6 times 1 %, the 6 h pair's limit; 2 of 37 is not.
     assert alerts["page"].from_minute == now_minute - 23
     left = [Correction("c", "", NOW - 25 * MINUTE, NOW - 20 * MINUTE, "maintenance", "a", "", 0)]
-    corrected = count_buckets(Reader(client), slo, span, MINUTE, left)  # type: ignore[arg-type]
+    corrected = count_buckets(Reader(client), slo, span, MINUTE, left)
     assert len(corrected) == 55
     assert replay(slo, corrected).alerts == ()
 
@@ -176,7 +176,7 @@ def test_a_year_reads_only_the_days_that_have_requests(client: Any, tmp_path: Pa
     path.write_text(slo_text())
     (slo,) = read_slo_file(path).slos
     reader = CountingReader(client)
-    found = count_buckets(reader, slo, Span(NOW - 365 * DAY, NOW), MINUTE)  # type: ignore[arg-type]
+    found = count_buckets(reader, slo, Span(NOW - 365 * DAY, NOW), MINUTE)
     assert {bucket: counts.total for bucket, counts in found.items()} == {
         (midnight + 60 * S) // MINUTE: 1.0,
         (NOW - 20 * DAY) // MINUTE: 1.0,

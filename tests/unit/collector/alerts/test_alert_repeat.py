@@ -8,11 +8,12 @@ import pytest
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.receiver import AlertGrouping, Receiver
-from evenkeel_collector.alerts.book import AlertBook, Silence
+from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.outbox import GRACE_NS, LONGEST_NS
+from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays
 
 S = 10**9

@@ -43,7 +43,7 @@ class Timeline:
         now_ns = int(seconds * S)
         self._known |= firing
         conditions = [
-            Condition(name, "page", name in firing, Delays(), labels | {"slo": name}, {}, dict)
+            Condition(name, "page", name in firing, Delays(), {**labels, "slo": name}, {}, dict)
             for name, labels in self._known.items()
         ]
         self.engine.observe(conditions, self.receivers, now_ns)

@@ -139,3 +139,12 @@ def test_what_the_evaluation_does_is_said_as_it_is(tmp_path: Path) -> None:
         " are withheld"
     )
     assert by_labels.endswith('fires, those with team=~"b|c" and the same model are withheld')
+
+
+def test_a_calendar_budget_is_over_its_calendar_period(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    month = "{duration: 1M, isRolling: false, calendar: {timeZone: Europe/Berlin}}"
+    path.write_text(FILE.split("---")[0].replace("{duration: 28d, isRolling: true}", month))
+    text = check_text(read_slo_file(path))
+    assert " of events good over a calendar month\n" in text
+    assert "the budget belongs to the current month in Europe/Berlin\n" in text

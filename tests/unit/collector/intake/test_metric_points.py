@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
     Exemplar,
     ExponentialHistogramDataPoint,
     Metric,
@@ -28,7 +29,7 @@ def test_a_gauge_and_a_sum_keep_their_value_whatever_its_type() -> None:
     gauge.gauge.data_points.add(as_int=0, time_unix_nano=5)
     total = Metric(name="tokens")
     total.sum.is_monotonic = True
-    total.sum.aggregation_temporality = 2
+    total.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
     total.sum.data_points.add(as_double=1.5, start_time_unix_nano=3)
     assert one(gauge) == Point("running", 5, "gauge", value=0.0, unit="1")
     assert one(total) == Point(

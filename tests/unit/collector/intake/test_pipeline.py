@@ -76,6 +76,19 @@ def test_a_judgement_without_a_tenant_gets_the_proved_one(name: str) -> None:
     assert ["evenkeel.tenant" in span for span in stored(body)] == [False]
 
 
+def test_steps_of_engines_are_not_taken_from_a_tenants_token() -> None:
+    request = trace_request(2, {"note": "steps"}, "evenkeel.engine.steps")
+    request.MergeFrom(trace_request(1, {"note": "a span"}))
+    body = request.SerializeToString()
+    assert [span["note"] for span in stored(body)] == ["steps", "steps", "a span"]
+    assert [span["note"] for span in stored(body, tenant="acme")] == ["a span"]
+    made, metrics = pipeline()
+    assert check_protobuf(body, made.finish_for("acme")).num_spans == 1
+    counted = {"rule": "engine_steps"}
+    name = "evenkeel_collector_redactions_total"
+    assert metrics.registry.get_sample_value(name, counted) == 2.0
+
+
 TOKENS = (Token(name="fleet", sha256="0" * 64, scopes=frozenset({AccessScope.INGEST})),)
 LABEL = "gen_ai.evaluation.score.label"
 

@@ -7,13 +7,8 @@ import pytest
 from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import MalformedError
 from evenkeel_collector.intake.readiness import SHOWN_S, Readiness
-from evenkeel_collector.log.seal_policy import NeverFitsError
-from evenkeel_collector.log.write_ahead_log import (
-    LogFullError,
-    LogLimits,
-    LogWriteError,
-    WriteAheadLog,
-)
+from evenkeel_collector.log.seal_policy import LogLimits, NeverFitsError
+from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import RateLimitedError

@@ -25,7 +25,7 @@ SAID = (b"delivery", b"the usual time", b"Paris", b"rains in", b"echo hello")
 def codex_requests(tenant_of: Callable[[str], str]) -> list[tuple[Span, Mapping[str, str]]]:
     """Return the requests of a Codex whose events come one by one, each of a tenant by its text."""
     begun = BegunRequests()
-    requests = []
+    requests: list[tuple[Span, Mapping[str, str]]] = []
     for path, body in recorded("codex_traced"):
         assert path == "/v1/logs"
         document = json.loads(body)

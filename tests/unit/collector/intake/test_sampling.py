@@ -33,9 +33,9 @@ OBJECTIVES = [
 LOW, HIGH = bytes(15) + b"\x01", b"\xff" * 16  # trace ids that chance drops and keeps
 
 
-def request(trace_id: bytes = LOW, trace_state: str = "", **attributes: Any) -> SampledRequest:
+def request(trace_id: bytes = LOW, trace_state: str = "", /, **attributes: Any) -> SampledRequest:
     return SampledRequest(
-        trace_id, trace_state, {spans.STATUS: "ok", "evenkeel.ttft_s": 0.1} | attributes
+        trace_id, trace_state, {spans.STATUS: "ok", "evenkeel.ttft_s": 0.1, **attributes}
     )
 
 

@@ -1,10 +1,18 @@
+import re
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.log.isolation import MAX_CHECKS, isolate
+from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
+from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
+from evenkeel_collector.log.isolation import MAX_CHECKS, first_part, isolate
+from evenkeel_collector.log.repeats import mark, read_mark
+
+DIGEST = bytes(range(16))
 
 
 def body(*names: str) -> bytes:
@@ -79,3 +87,63 @@ def test_where_everything_is_bad_the_checks_are_bounded_and_nothing_is_lost() ->
     assert num_checks <= MAX_CHECKS + 20
     assert found.good == []
     assert [name for poison in found.poison for name in names_in(poison.bodies)] == names
+
+
+def mixed_body(num: int) -> bytes:
+    """Return spans, log records and metric points, `num` of each, as the intake encodes them."""
+    logs = ExportLogsServiceRequest()
+    for index in range(num):
+        if index % 3 == 0:
+            logs.resource_logs.add(schema_url="of logs").scope_logs.add()
+        logs.resource_logs[-1].scope_logs[-1].log_records.add(event_name=f"<record {index}>")
+    records = check_logs_protobuf(logs.SerializeToString()).payload
+    points = [Point(name=f"<point {index}>", time_ns=1, kind=GAUGE) for index in range(num)]
+    groups = encode_points([({"of": "a"}, points[:2]), ({"of": "b"}, points[2:])])
+    return mark(records + body(*(f"<span {index}>" for index in range(num))) + groups, DIGEST)
+
+
+def items_in(bodies: list[bytes]) -> list[str]:
+    return [item.decode() for one in bodies for item in re.findall(rb"<[a-z]+ \d+>", one)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(["<span 2>"], id="a span"),
+        pytest.param(["<record 1>"], id="a record"),
+        pytest.param(["<point 3>"], id="a point"),
+        pytest.param(["<span 0>", "<record 3>", "<point 0>"], id="one of each"),
+    ],
+)
+def test_what_a_body_holds_besides_the_bad_is_kept_once(bad: list[str]) -> None:
+    whole = mixed_body(4)
+
+    def refusal(bodies: list[bytes]) -> str | None:
+        return "bad" if set(items_in(bodies)) & set(bad) else None
+
+    found = isolate([whole], refusal)
+    good = [item for item in items_in([whole]) if item not in bad]
+    assert sorted(items_in(found.good)) == sorted(good)
+    assert [items_in(poison.bodies) for poison in found.poison] == [[one] for one in bad]
+    pieces = [*found.good, *(one for poison in found.poison for one in poison.bodies)]
+    # A retry after a restart is still recognised, by the piece that has the digest.
+    assert [read_mark(one) for one in pieces].count(DIGEST) == 1
+    # Points keep the attributes of their resource.
+    for one in pieces:
+        assert (b"<point 0>" in one or b"<point 1>" in one) == (b"\n\x02of\x12\x01a" in one)
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        pytest.param(100, ["1", "2", "3", "4", "5"], id="all fits"),
+        pytest.param(3, ["1", "2"], id="a body fits"),
+        pytest.param(1, ["1"], id="a span fits"),
+        pytest.param(0, ["1", "2", "3", "4", "5"], id="nothing fits"),
+    ],
+)
+def test_the_first_part_that_fits_is_found_by_halving(room: int, expected: list[str]) -> None:
+    bodies = [body("1", "2"), body("3", "4", "5")]
+    part, rest = first_part(bodies, lambda some: len(names_in(some)) <= room)
+    assert names_in(part) == expected
+    assert names_in(part + rest) == ["1", "2", "3", "4", "5"]

@@ -139,6 +139,28 @@ def test_a_clock_that_was_set_back_forgets_nothing(tmp_path: Path) -> None:
     assert SeenBodies(tmp_path, WINDOW_S, clock=clock).knows(digest(1))
 
 
+def test_a_clock_set_forward_and_back_forgets_nothing_over_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    repeats = SeenBodies(tmp_path, WINDOW_S, clock=clock)
+    # Two journals begin a day ahead.
+    for number, step_s in enumerate((86_400, 700)):
+        clock.now_s += step_s
+        repeats.remember([digest(number)])
+        repeats.save()
+    clock.now_s = NOW_S
+    # Three windows on, only the newest has to be known.
+    for number in (2, 3, 4):
+        clock.now_s += 700
+        repeats.remember([digest(number)])
+        repeats.save()
+    repeats = SeenBodies(tmp_path, WINDOW_S, clock=clock)
+    assert repeats.knows(digest(4))
+    assert len(list(tmp_path.iterdir())) <= 3
+    # The journals from ahead do not come back once their time has come.
+    clock.now_s = NOW_S + 86_400
+    assert not SeenBodies(tmp_path, WINDOW_S, clock=clock).knows(digest(0))
+
+
 def test_the_log_knows_a_body_once_it_is_on_disk_also_after_a_crash(tmp_path: Path) -> None:
     log = WriteAheadLog(tmp_path / "log", "node")
     assert not log.repeats.knows(digest(1))

@@ -15,12 +15,12 @@ from evenkeel_collector.log.segment_format import (
     encode_header,
     encode_record,
     encode_segment,
-    marker_of,
     read_bodies,
     read_contents,
     read_file,
     time_of_whole,
 )
+from evenkeel_collector.log.segment_name import marker_of
 from tests.fixtures.otlp_payload import old_segment
 
 NAME = "00000000000000000007-node"

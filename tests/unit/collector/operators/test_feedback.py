@@ -5,7 +5,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.operators.actions import read_model
-from evenkeel_collector.operators.feedback import Feedback, to_span
+from evenkeel_collector.operators.feedback import Feedback, identity_of, to_span
 
 TRACE = "ab" * 16
 
@@ -50,3 +50,23 @@ def test_the_same_judgement_sent_again_is_the_same_span() -> None:
     once, again = (to_span(read(score=1, id="k1"))[0] for _ in range(2))
     other = to_span(read(score=1))[0]
     assert once == again != other
+
+
+@pytest.mark.parametrize(
+    ("changed", "token_tenant", "is_same"),
+    [
+        pytest.param({"score": 0, "comment": "no"}, None, True, id="says something else"),
+        pytest.param({"id": "k2"}, None, False, id="another id"),
+        pytest.param({"trace_id": "cd" * 16}, None, False, id="another answer"),
+        pytest.param({"tenant": "b"}, None, False, id="another tenant"),
+        pytest.param({"tenant": "b"}, "a", True, id="another tenant than its token's"),
+        pytest.param({}, "b", False, id="another tenant's token"),
+    ],
+)
+def test_what_makes_feedback_the_same(
+    changed: dict[str, object], token_tenant: str | None, is_same: bool
+) -> None:
+    first = identity_of(read(score=1, id="k1", tenant="a"), None)
+    again = identity_of(read(**{"score": 1, "id": "k1", "tenant": "a", **changed}), token_tenant)
+    assert (again == first) is is_same
+    assert identity_of(read(score=1), None) is None

@@ -1,6 +1,7 @@
 """Which connections a port has, and which make room for others."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -117,7 +118,7 @@ def test_the_bounds_hold_whatever_arrives(
     for number, (peer, wait, leaves) in enumerate(arrivals):
         connection = connections.admit(peer)
         if connection is not None:
-            connection.close = lambda connection=connection: open_ones.discard(connection)
+            connection.close = partial(open_ones.discard, connection)
             connection.wait, connection.since_s = wait, number
             open_ones.add(connection)
         if leaves and open_ones:

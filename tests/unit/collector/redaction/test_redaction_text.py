@@ -18,7 +18,7 @@ from tests.fixtures.redaction_score import load_corpus, score
 
 CORPUS = load_corpus(Path(__file__).parent / "corpus.jsonl")
 RULES = load_rules()
-NAMES = [rule.name for rule in (*RULES.keys, *RULES.values)]
+NAMES = [rule.name for rule in RULES.keys] + [rule.name for rule in RULES.values]
 TOKENS = Tokens(b"0123456789abcdef", NAMES)
 REDACTOR = TextRedactor(RULES.values, TOKENS)
 MIN_EXAMPLES = 8

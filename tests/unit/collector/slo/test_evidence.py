@@ -85,7 +85,7 @@ def test_the_worst_cohorts_are_those_beyond_their_own_past() -> None:
 
 def test_the_change_nearest_to_the_window_is_named() -> None:
     levels = [0.2] * 30 + [0.5] * 30 + [0.9] * 30
-    minutes = [
+    minutes: list[dict[str, Any]] = [
         {"minute": 28_000_000 + i, "value": level + 0.01 * (i % 3), "bad_ratio": 0.0}
         for i, level in enumerate(levels)
     ]

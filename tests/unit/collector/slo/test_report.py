@@ -57,5 +57,6 @@ def test_a_budget_in_money_is_told_in_money() -> None:
     assert slo["budget_left_ratio"] == pytest.approx(0.05)
     assert slo["budget_spent_by_day"] == pytest.approx({"2026-02-03": 0.8, "2026-02-04": 0.95})
     text = report_markdown(report)
+    assert "| costs at most 100 in a calendar month | " in text
     assert "| 5.0% | 95 | 100 | none |" in text
     assert "Worst day: 2026-02-03, 80 spent, 84% of all." in text

@@ -86,8 +86,9 @@ def test_a_stall_is_one_alert_that_ends_once_cycles_finish_again(book: AlertBook
 
 
 def slo_file(num: int) -> SloFile:
+    indicator = Indicator(Metric.TTFT, 0.5, {})
     slos = tuple(
-        Slo(f"slo-{i}", f"SLO {i}", Indicator(Metric.TTFT, 0.5, {}), Fraction(99, 100), 60, ())
+        Slo(f"slo-{i}", f"SLO {i}", indicator, Fraction(99, 100), Fraction(60), ())
         for i in range(num)
     )
     return SloFile(Path("slos.yaml"), slos)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel_collector.store.calls import HeldRecord, KnownCalls, decide
+from evenkeel_collector.store.calls import CallKey, HeldRecord, KnownCalls, decide
 
 
 def counted(
@@ -104,8 +104,8 @@ def test_records_of_two_tenants_are_never_of_one_call() -> None:
     )
     by_tenant = {
         tenant: [
-            decide([HeldRecord("t", "c", tenant=tenant)], known)["t", "c", tenant],
-            decide([HeldRecord("v", "d", "1", tenant)], known)["v", "d", tenant],
+            decide([HeldRecord("t", "c", tenant=tenant)], known)[CallKey("t", "c", tenant)],
+            decide([HeldRecord("v", "d", "1", tenant)], known)[CallKey("v", "d", tenant)],
         ]
         for tenant in ("acme", "other", "")
     }

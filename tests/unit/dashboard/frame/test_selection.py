@@ -1,6 +1,7 @@
 """The URL of a view: parsed and written, with invalid values ignored."""
 
 from datetime import UTC, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -185,5 +186,6 @@ def test_a_time_beyond_every_calendar_is_none(text: str, zone: tzinfo) -> None:
 
 
 def test_filters_are_cleared_and_the_range_stays() -> None:
-    filtered = Selection(preset="6h", zone="local", **dict.fromkeys(FILTERS, "x"))
+    filters: dict[str, Any] = dict.fromkeys(FILTERS, "x")
+    filtered = Selection(preset="6h", zone="local", **filters)
     assert filtered.unfiltered() == Selection(preset="6h", zone="local")

@@ -154,7 +154,7 @@ def test_a_dead_letter_says_which_alert_it_was_about() -> None:
 
 
 def test_a_silence_that_is_over_silences_nobody() -> None:
-    alerts = [
+    alerts: list[dict[str, Any]] = [
         {"slo": "chat", "severity": "page", "silenced_until": "1970-01-01T00:02:00Z"},
         {"slo": "chat", "severity": "ticket", "silenced_until": None},
     ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pandas as pd
 import pytest
 
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.pages.engine.data import evictions_per_s
 from evenkeel_dashboard.pages.engine.metrics import (
     histogram_rows,
     is_column_reported,
@@ -144,3 +146,27 @@ def test_an_engine_seen_under_both_kinds_of_names_is_not_added_up() -> None:
 def test_several_engines_are_a_list_in_words() -> None:
     assert names_of(["sglang", "tgi", "vllm"]) == "SGLang, Text Generation Inference and vLLM"
     assert names_of(["vllm"]) == "vLLM"
+
+
+@pytest.mark.parametrize(
+    ("period_s", "slice_s", "read_s"),
+    [
+        pytest.param(150, 150, [15, 60, 20], id="everything"),
+        pytest.param(150, 40, [15, 10, 0], id="a slice of 40 s"),
+    ],
+)
+def test_evictions_are_those_of_the_seconds_that_were_read(
+    period_s: int, slice_s: int, read_s: list[int]
+) -> None:
+    """Two tokens per second, in steps that begin before the range and end after it."""
+    begin_s = BEGIN_MS // 1000 + 120  # 30 s before a period begins
+    window = Window((begin_s + 45) * 1000, (begin_s + 140) * 1000, 60)
+    steps = [(begin_s + 60 * i, 2.0 * seconds) for i, seconds in enumerate(read_s) if seconds]
+    found = pd.DataFrame(
+        {
+            "bucket": [datetime.fromtimestamp(at_s, tz=UTC) for at_s, _ in steps],
+            "evicted_tokens": [tokens for _, tokens in steps],
+        }
+    )
+    drawn = evictions_per_s(found, window, period_s, slice_s)["evicted_per_s"]
+    assert drawn.dropna().tolist() == pytest.approx([2.0] * len(steps))

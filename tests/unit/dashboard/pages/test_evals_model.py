@@ -33,7 +33,8 @@ def gate(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_interval_lies_between_the_ends_of_its_bar() -> None:
-    assert interval(gate(), 0.1) == Interval(0.25, 0.75, 0.5, pytest.approx(0.45))
+    floor: Any = pytest.approx(0.45)
+    assert interval(gate(), 0.1) == Interval(0.25, 0.75, 0.5, floor)
     assert scale_of([gate(), gate(lower=-0.5)]) > 0.5
 
 

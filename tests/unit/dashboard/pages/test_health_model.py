@@ -35,6 +35,7 @@ def slo(**changes: Any) -> dict[str, Any]:
         "threshold_s": 0.5,
         "target": 0.99,
         "period_s": 2_592_000.0,
+        "calendar_period": "",
         "scale": 1.0,
         "state": "ok",
         "severity": None,
@@ -193,6 +194,13 @@ def test_an_slo_on_sessions_says_what_a_good_one_is() -> None:
     assert done.objective == "99% of sessions done within 5 min over 30d"
     well = slo_tile(slo(objective="session_success", threshold_s=None), [])
     assert well.objective == "99% of sessions done well over 30d"
+
+
+def test_a_calendar_budget_names_its_period() -> None:
+    tile = slo_tile(slo(calendar_period="a calendar month"), [])
+    assert tile.objective == "99% with TTFT ≤ 500 ms over a calendar month"
+    spend = slo_tile(slo(objective="cost", total=300.0, calendar_period="2 calendar weeks"), [])
+    assert spend.objective == "costs at most 300 over 2 calendar weeks"
 
 
 def test_an_slo_without_data_is_neither_met_nor_full() -> None:

@@ -38,7 +38,7 @@ BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 def row(kind: str, start_s: float, lasts_s: float, name: str = "support", **more: Any) -> Any:
     """Return a row of `session_turns`."""
     start = BEGAN + timedelta(seconds=start_s)
-    phases = {"queue_s": None, "prefill_s": None, "decode_s": None}
+    phases: dict[str, float | None] = {"queue_s": None, "prefill_s": None, "decode_s": None}
     if kind == "request":
         phases = {"queue_s": 0.0, "prefill_s": lasts_s / 2, "decode_s": lasts_s / 2}
     return {

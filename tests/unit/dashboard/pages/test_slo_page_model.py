@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
+from typing import Any
+from urllib.parse import parse_qs
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,10 +16,12 @@ from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.zones import use_zone
+from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
     Bucket,
+    Burner,
     buckets,
     budget_line,
     budget_summary,
@@ -39,6 +43,7 @@ from evenkeel_dashboard.pages.slo.model import (
     whole_minutes,
     without,
 )
+from evenkeel_dashboard.pages.slo.page import cohort_href
 
 TARGET = Fraction(9, 10)
 SLO = Slo("s", "s", Indicator(Metric.TTFT, 0.5), TARGET, Fraction(30 * 86_400), DEFAULT_RULES)
@@ -67,7 +72,7 @@ def test_a_budget_is_drawn_over_the_period_that_is_evaluated(
     calendar: str | None, to: str, start: str
 ) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    slo = replace(SLO, calendar=calendar and Calendar(CalendarUnit(calendar), berlin))
+    slo = replace(SLO, calendar=Calendar(CalendarUnit(calendar), berlin) if calendar else None)
     assert period_start_ms(slo, ms(to)) == ms(start)
 
 
@@ -81,7 +86,7 @@ def test_the_budget_is_drawn_where_there_are_events() -> None:
     points = budget_line(found, TARGET, 100, 0, 1000)
     budget = 40 * float(1 - TARGET)
     after = (1 - 1 / budget, 1 - 2 / budget)
-    drawn = [(point.at_ms, point.left) for point in points]
+    drawn: list[tuple[int, Any]] = [(point.at_ms, point.left) for point in points]
     gaps = [at_ms for at_ms, left in drawn if left is None]
     assert [(at_ms, left) for at_ms, left in drawn if left is not None] == [
         (300, 1.0), (400, pytest.approx(after[0])), (500, pytest.approx(after[0])),
@@ -290,3 +295,22 @@ def test_the_phase_that_bad_requests_lost_most_in() -> None:
 def test_the_worst_requests_are_ordered_by_what_is_judged() -> None:
     assert rank_of(SLO) == "ttft"
     assert rank_of(replace(SLO, indicator=Indicator(Metric.AVAILABILITY, None))) == "e2e"
+
+
+@pytest.mark.parametrize(
+    ("select", "params"),
+    [
+        pytest.param(
+            {"model": "m", "route": "/chat", "prompt_name": "p", "prompt_version": "2"},
+            {"model": ["m"], "route": ["/chat"], "prompt": ["p@2"], "tenant": ["acme"]},
+            id="its selection",
+        ),
+        pytest.param({"tenant": "globex"}, {"tenant": ["acme"]}, id="the cohort of its dimension"),
+    ],
+)
+def test_the_link_to_a_cohort_keeps_what_the_slo_selects(
+    select: dict[str, str], params: dict[str, list[str]]
+) -> None:
+    slo = replace(SLO, indicator=replace(SLO.indicator, select=select))
+    href = cohort_href(Burner("tenant", "acme", 9, 3, 1.0, 0.5), Selection(), slo)
+    assert parse_qs(href.partition("?")[2]) == {**params, "order": ["ttft"]}

@@ -1,6 +1,7 @@
 """The journal: records survive, a torn end is cut off, damage is rejected."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.journal import Journal, encode
 
-RECORDS = [{"kind": "a", "text": "naïve \u2028 😀 \ud800"}, {"kind": "b", "x": 0.1}, {"n": None}]
+RECORDS: list[dict[str, Any]] = [
+    {"kind": "a", "text": "naïve \u2028 😀 \ud800"}, {"kind": "b", "x": 0.1}, {"n": None},
+]  # fmt: skip
 
 
 def write(path: Path) -> bytes:

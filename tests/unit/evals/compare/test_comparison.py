@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from evenkeel.secret_text import SecretAddress
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
@@ -18,9 +19,11 @@ from evenkeel_evals.compare import comparison as module
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.dataset.dataset import Dataset, Item, Message
 from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.looks import StoppingRule
+from evenkeel_evals.judge.looks import StoppingRule, judge_look
 from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
 from evenkeel_evals.stats.verdict import Verdict
+
+STORE = SecretAddress("http://h:1")
 
 
 def make_comparison(make_pair, count: int, mode: StoppingRule = StoppingRule.FIXED) -> Comparison:  # type: ignore[no-untyped-def]
@@ -48,7 +51,6 @@ def test_each_look_is_judged_once(make_pair, monkeypatch: pytest.MonkeyPatch) ->
         for letter in pair.order:
             recorded.record_answer(pair, letter, answer)
     looks: list[int] = []
-    judge_look = module.judge_look
 
     def counting(mode, look, *rest):  # type: ignore[no-untyped-def]
         looks.append(look.number)
@@ -73,7 +75,7 @@ def test_a_scorer_that_fails_leaves_an_answer_without_a_score(tmp_path: Path) ->
 
 def test_a_gate_on_cost_waits_for_the_seconds_of_the_engine(make_pair) -> None:  # type: ignore[no-untyped-def]
     comparison = make_comparison(make_pair, 40)
-    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url="http://h:1")
+    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url=STORE)
     comparison = replace(comparison, gates=gates, settings=settings)
     recorded = RecordedRun(None)
     recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
@@ -94,7 +96,7 @@ def test_a_gate_on_cost_waits_for_the_seconds_of_the_engine(make_pair) -> None: 
 
 def test_each_look_at_costs_waits_for_the_seconds_of_its_own_pairs(make_pair) -> None:  # type: ignore[no-untyped-def]
     comparison = make_comparison(make_pair, 400, StoppingRule.SEQUENTIAL)
-    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url="http://h:1")
+    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url=STORE)
     comparison = replace(comparison, gates=gates, settings=settings)
     recorded = RecordedRun(None)
     recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
@@ -124,7 +126,9 @@ def test_each_look_at_costs_waits_for_the_seconds_of_its_own_pairs(make_pair) ->
 def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type: ignore[no-untyped-def]
     comparison = make_comparison(make_pair, 20)
     gates = with_errors(parse_gates("cost<=+5%"))
-    comparison = replace(comparison, gates=gates, settings=EvalSettings(store_url="none"))
+    comparison = replace(
+        comparison, gates=gates, settings=EvalSettings(store_url=SecretAddress("none"))
+    )
     recorded = RecordedRun(None)
     recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
     for pair in comparison.planned:

@@ -6,7 +6,7 @@ import pytest
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
 from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, combine, judge
-from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.gates import LatencyGate, parse_gates
 from evenkeel_evals.judge.latency_effects import min_pairs_for, pairs_around
 from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.stats.verdict import Verdict
@@ -109,6 +109,9 @@ def test_swapping_the_sides_turns_the_evidence_round(make_pair) -> None:  # type
     swapped = [AnsweredPair(p.index, p.item, p.first, p.b, p.a) for p in pairs]
     for gate in GATES[1:]:
         forward, backward = measure(gate, pairs, 0), measure(gate, swapped, 0)
+        assert isinstance(gate, LatencyGate)
+        assert forward.p_worse is not None and backward.p_better is not None
+        assert forward.estimate is not None and backward.estimate is not None
         if gate.quantile is None:
             assert forward.p_worse == pytest.approx(backward.p_better)
         else:
@@ -178,7 +181,7 @@ def test_stalls_on_both_sides_do_not_hide_a_slower_tail(make_pair) -> None:  # t
 
 
 def test_the_pairs_around_a_quantile() -> None:
-    times = np.arange(1.0, 201.0)
+    times = np.arange(1.0, 201.0).astype(np.float64)
     assert sorted(times[pairs_around(0.95, times, times)]) == list(range(181, 201))
     assert len(pairs_around(0.5, times, times)) == 200
     assert sorted(times[pairs_around(0.1, times, times)]) == list(range(1, 41))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def run(
     pairs, times = [], {}
     for i in range(20):
         pair = make_pair(i)
-        sides = {}
+        sides: dict[str, Any] = {}
         for letter, answer, known in (("a", pair.a, a), ("b", pair.b, b)):
             trace = f"{letter}{i:031x}"
             times[trace] = known

@@ -68,12 +68,12 @@ def test_a_run_with_such_a_judge_could_not_measure(make_pair: MakePair) -> None:
 
 
 def test_ties_do_not_hide_a_judge_that_flips(make_pair: MakePair) -> None:
-    verdicts: list[Verdicts] = [("tie", "tie")] * 120 + [("A", "B")] * 79 + [("A", "A")]
+    verdicts: list[Verdicts] = [*[("tie", "tie")] * 120, *[("A", "B")] * 79, ("A", "A")]
     found = quality(judged(make_pair, verdicts), verdicts).problem()
     assert found is not None and "99% of the 80 pairs" in found
 
 
 def test_a_judge_that_is_silent_proves_nothing(make_pair: MakePair) -> None:
-    verdicts: list[Verdicts] = [(None, None)] * 100 + [("tie", "tie")] * 99 + [("A", "A")]
+    verdicts: list[Verdicts] = [*[(None, None)] * 100, *[("tie", "tie")] * 99, ("A", "A")]
     found = quality(judged(make_pair, verdicts), verdicts).problem()
     assert found == "the judge gave no verdict on 100 of 200 pairs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_label_with_nothing_before_it_is_said_to_have_nothing(tmp_path: Path) 
     )
 
 
-def _fields(row: Row) -> dict[str, object]:
+def _fields(row: Row) -> dict[str, Any]:
     return {name: getattr(row, name) for name in Row.__dataclass_fields__}
 
 

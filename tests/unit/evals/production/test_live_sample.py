@@ -1,6 +1,7 @@
 """Production requests are sampled with known, correct probabilities."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ def test_rare_strata_are_seen_and_weights_add_up_to_all() -> None:
 
 
 def test_what_a_request_does_not_say_is_a_stratum_of_its_own() -> None:
-    rows = [{"tenant": None, "id": 1}, {"tenant": "a", "id": 2}]
+    rows: list[dict[str, Any]] = [{"tenant": None, "id": 1}, {"tenant": "a", "id": 2}]
     assert {d.stratum for d in draw(rows, PLAN, "s")} == {"-", "a"}
 
 

@@ -129,6 +129,7 @@ def test_meaning() -> None:
     assert same.value is not None and other.value is not None
     assert same.value > 0.7 > 0.3 > other.value
     identical = scorer.score("How do I reset my password?").value
+    assert identical is not None
     assert identical == pytest.approx(1.0, abs=1e-5) and not math.isnan(identical)
     near = (
         make_scorer("embedding", "How do I reset password?")

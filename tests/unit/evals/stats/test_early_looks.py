@@ -37,7 +37,7 @@ def test_a_bettor_rarely_wins_against_the_truth() -> None:
     generator = np.random.default_rng(5)
     wins = 0
     for _ in range(400):
-        values = generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.8, 0.1], size=500)
+        values = generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.8, 0.1], size=500).tolist()
         wins += anytime_p(values, 0.0) <= 0.05
     # 5 % at most; 400 runs show up to 32 by chance (binomial, 99 %).
     assert wins <= 32

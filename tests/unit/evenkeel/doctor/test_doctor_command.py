@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from evenkeel.cli import how_to_install, main
+from evenkeel.cli import main
 from evenkeel.doctor.command import (
     DOCTOR,
     CheckResult,
@@ -16,6 +16,7 @@ from evenkeel.doctor.command import (
     read_extras,
     show,
 )
+from evenkeel.extras import how_to_install
 from evenkeel.landlock import why_unavailable
 from tests.checkout import ROOT
 

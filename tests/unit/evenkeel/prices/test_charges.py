@@ -87,9 +87,13 @@ def test_only_requests_that_an_engine_served_pay_for_its_idle_time(
 
 def test_a_price_that_begins_within_a_period_has_the_same_payers() -> None:
     noon = dt.datetime(2026, 12, 31, 12, tzinfo=dt.UTC)
-    sourced = {"source": "lease", "read": dt.date(2026, 11, 20), "idle": IdleShare.SPREAD}
-    cheap = EnginePrice(name="own", engine_hour=3600, until=noon, **sourced)
-    dear = EnginePrice(name="own", engine_hour=7200, **{"from": noon}, **sourced)
+    sourced: dict[str, Any] = {
+        "source": "lease",
+        "read": dt.date(2026, 11, 20),
+        "idle": IdleShare.SPREAD,
+    }
+    cheap = EnginePrice(name="own", engine_hour=3600, valid_until=noon, **sourced)
+    dear = EnginePrice(name="own", engine_hour=7200, valid_from=noon, **sourced)
     file = PriceFile(engine=(cheap, dear))
     hours = [
         {"period": DAY.replace(hour=hour), "kind": "idle", "model": "own", "spent_s": 1.0}
@@ -104,9 +108,9 @@ def test_a_price_that_changes_within_a_period_counts_from_its_hour_on(
     per: str, num_rows: int
 ) -> None:
     noon = dt.datetime(2026, 12, 30, 12, tzinfo=dt.UTC)
-    sourced = {"source": "lease", "read": dt.date(2026, 11, 20)}
-    cheap = EnginePrice(name="own", engine_hour=1.0, until=noon, **sourced)
-    dear = EnginePrice(name="own", engine_hour=3.0, **{"from": noon}, **sourced)
+    sourced: dict[str, Any] = {"source": "lease", "read": dt.date(2026, 11, 20)}
+    cheap = EnginePrice(name="own", engine_hour=1.0, valid_until=noon, **sourced)
+    dear = EnginePrice(name="own", engine_hour=3.0, valid_from=noon, **sourced)
     file = PriceFile(engine=(cheap, dear))
     hours = [
         {"period": dt.datetime(2026, 12, 30, hour), "kind": "idle", "model": "own", "spent_s": 3600}  # noqa: DTZ001

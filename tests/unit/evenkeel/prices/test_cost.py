@@ -1,13 +1,14 @@
 """What a request costs at a moment, and when nobody can say."""
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
 from evenkeel.prices.cost import Usage, price_at, request_cost
 from evenkeel.prices.price_file import EnginePrice, ExchangeRate, ModelPrice, PriceFile
 
-READ = {"source": "price list", "read": dt.date(2026, 11, 20)}
+READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
 MAY, JULY = (dt.datetime(2026, month, 1, tzinfo=dt.UTC) for month in (5, 7))
 FILE = PriceFile(
     currency="EUR",

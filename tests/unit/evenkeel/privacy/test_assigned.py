@@ -39,6 +39,31 @@ QUOTED: dict[str, Callable[[str, str], str]] = {
     "JSON in HTML": lambda name, value: html.escape(json.dumps({name: value})) + END,
     "JSON in a query": lambda name, value: f"/t?d={quote(json.dumps({name: value}))}&x={END}",
     "JSON, cut off": lambda name, value: json.dumps({name: value})[:-2],
+    "JSON in CSV": lambda name, value: f"1,{_in_csv(json.dumps({name: value, 'b': ''}))},{END}",
+    "JSON in JSON in CSV": lambda name, value: (
+        _in_csv(json.dumps([json.dumps({name: value})])) + END
+    ),
+    "JSON in CSV in CSV": lambda name, value: (
+        _in_csv("1," + _in_csv(json.dumps({name: value}))) + END
+    ),
+    "JSON in CSV in JSON": lambda name, value: (
+        json.dumps([_in_csv(json.dumps({name: value}))]) + END
+    ),
+    "JSON in CSV, cut off": lambda name, value: _in_csv(json.dumps({name: value}))[:-4],
+    "Python in SQL": lambda name, value: (
+        "'" + QUOTED["Python"](name, value).replace("'", "''") + "'"
+    ),
+}
+# Doubled or tripled quotes after a name without any: with a separator behind, they are empty.
+DOUBLED: dict[str, Callable[[str, str], str]] = {
+    "an assignment in CSV": lambda name, value: _in_csv(f'{name} = "{_escape(value)}"') + END,
+    "an assignment in SQL": lambda name, value: (
+        "'" + f"{name}='{_escape(value, quote=chr(39))}'".replace("'", "''") + f"'{END}"
+    ),
+    "three quotes": lambda name, value: f'{name} = """{_escape(value)}"""{END}',
+    "three single quotes": lambda name, value: (
+        f"{name} = '''{_escape(value, quote=chr(39))}'''{END}"
+    ),
 }
 JAVASCRIPT = "!~*'()"  # what encodeURIComponent keeps
 BARE: dict[str, Callable[[str, str], str]] = {
@@ -77,6 +102,10 @@ def _escape(value: str, quote: str = '"') -> str:
     return value.replace("\\", "\\\\").replace(quote, "\\" + quote)
 
 
+def _in_csv(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
 def redact(text: str) -> str:
     redacted = built_in(kind=RuleKind.SECRET).redact(
         text.encode(), RedactionTally(), may_drop=False
@@ -103,6 +132,15 @@ def test_a_quoted_value_is_gone_up_to_its_closing_quote(form: str, name: str, va
     assert (END in redacted) is (END in sent)
 
 
+@pytest.mark.parametrize("form", DOUBLED)
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NAMES), secrets(first="!#%*-=@^_~$("))
+def test_a_value_in_several_quotes_is_gone_up_to_as_many(form: str, name: str, value: str) -> None:
+    redacted = redact(DOUBLED[form](name, value))
+    assert MARK not in redacted
+    assert END in redacted
+
+
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 def test_a_plain_value_in_quotes_is_gone_whatever_it_begins_with(before: str) -> None:
     values = ["hunter2xyz", "9hunter2xyz", "1abc", "Zk9x/8aQ2m7w3Jt5LrP0vYb==", "abc-def.ghi"]
@@ -124,6 +162,66 @@ def test_a_value_behind_a_name_in_quotes_is_gone_whatever_it_begins_with(before:
         for mark, name in [('"', "password"), ("'", "api_key"), ('\\"', "client_secret")]:
             text = f"{before}{mark}{name}{mark}:{mark}{first}hunter2xyz{mark},{END}"
             assert "hunter2xyz" not in redact(text), text
+
+
+# What assigns a value, or compares it with one, in the languages of source code and configuration.
+OPERATORS = ["=", ":", ":=", "=>", "->", "?=", "+=", "<-", "::=", "||=", "??=", ".=", "?:"]
+COMPARISONS = ["==", "===", "!=", "!=="]
+
+
+@pytest.mark.parametrize("quote", ['"', "'", "`", '""', '"""', '\\"'])
+@pytest.mark.parametrize(
+    "operator", [*OPERATORS, *COMPARISONS, ": str =", ": &str =", "?: string ="]
+)
+def test_a_quoted_value_is_gone_whatever_assigns_it(operator: str, quote: str) -> None:
+    for space, name in itertools.product(
+        ["", " ", "  "], ["db_password", f"{quote}api_key{quote}"]
+    ):
+        text = f"{name}{space}{operator}{space}{quote}{{}}{quote} {END}"
+        for value in ("$1abc", "hunter22", "*hunter2xyz", "correct horse"):
+            assert redact(text.format(value)) == text.format("[credential]")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_value_without_quotes_is_gone_whatever_assigns_it(operator: str) -> None:
+    for space, value in itertools.product(["", " "], ["1abcd", "s3cret99", "x/8aQ2+7w3Jt5=="]):
+        text = f"DB_PASSWORD{space}{operator}{space}{{}} {END}"
+        assert redact(text.format(value)) == text.format("[credential]")
+
+
+@pytest.mark.parametrize("quote", ["", '"', "'", "`", '""', "``"])
+@pytest.mark.parametrize(
+    ("text", "secret", "rule"),
+    [
+        ("pin=QSQ", "4711", "pin"),
+        ("QpinQ: QSQ", "4711", "pin"),
+        ("QpinQ => QSQ", "4711", "pin"),
+        ("pin := QSQ", "4711", "pin"),
+        ("Authorization: Bearer QSQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("QAuthorizationQ: QBearer SQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("QAuthorizationQ: Qtoken SQ", "9hT4kQz8Tn2WmY6rB1c", "bearer"),
+        ("Authorization: Basic QSQ", "YW5hOndvbmRlcg==", "bearer"),
+        ("the secret key QSQ", "wJalrXUtnFEMI" + "/K7MDENG/bPxRfiCYAMPLEKEY12", "aws_secret"),
+        ("Qaws_secretQ: QSQ", "wJalrXUtnFEMI" + "/K7MDENG/bPxRfiCYAMPLEKEY12", "aws_secret"),
+    ],
+)
+def test_other_secrets_are_gone_in_any_quotes(
+    text: str, secret: str, rule: str, quote: str
+) -> None:
+    text = text.replace("Q", quote)
+    assert redact(text.replace("S", secret)) == text.replace("S", f"[{rule}]")
+
+
+def test_code_in_a_sentence_stays() -> None:
+    for text in (
+        "the `password` field, `token` and `api_key`: each a `string`",
+        "`password`: `str`, `secret`: ``bytes``, `pin`: `int`",
+        "set `password=` and `token=`, then `Bearer` and `Basic`",
+        "a `pin=` of `4` digits; the secret key `name`",
+        "password: `/run/secrets/db`, api_key: `$API_KEY` or `${API_KEY}`",
+        "use `password`, then `Authorization: Bearer <token>`",
+    ):
+        assert redact(text) == text
 
 
 @pytest.mark.parametrize("form", BARE)
@@ -181,6 +279,27 @@ def test_a_long_secret_is_gone_to_its_end(text: str, length: int) -> None:
         "http://[::1]:8080/@x and http://[2001:db8::1]/@x and http://[::1]:$PORT/@x",
         "http://localhost:$PORT/@vite/client and http://localhost:${PORT}/@vite/client",
         "http://127.0.0.1:{port}/@id/x",
+        'connect(user="ana", password="", host="db.example", note="")',
+        "connect(password='', host='db.example'); secret = ''.join(words1)",
+        'secret = "".join(secrets.choice(letters1) for _ in range(20))',
+        '<input name="password" password="" value="1"/><x password=""/>',
+        '1,"{""password"": """", ""user"": ""ana12345""}","x"',
+        '1,"{""password"": ""${DB_PASSWORD}"", ""secret"": null, ""api_key"": ""<key>""}"',
+        '"say ""password:"", then ""user name1:""","b12345"',
+        'a,"connect(password="""", host=""db1.example"")"',
+        '"""password""","""user name1"""',
+        'password = """\nuser = 1',
+        "user->password->hash(salt); secret->expires_at = 1; token->user.name; secret->size=12;",
+        "def read_password(path: Path) -> str: ...",
+        "password -> string, secret -> bytes",
+        "password += random.choice(letters); secret += chr(number)",
+        "if password == confirmation2 or password != old_password1: pass",
+        "password <- readline()",
+        "interface User { password?: string; api_key?: string | null }",
+        'password: string = "";  secret: str | None = null',
+        "password: str = Field(min_length=8)",
+        "password: str = os.environ['DB_PASSWORD1']",
+        "/reset-password?user=ana12345",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:

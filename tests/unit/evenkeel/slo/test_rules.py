@@ -19,7 +19,7 @@ def rule(test: Threshold | Anomaly | Absence) -> Rule:
 
 ABOVE = Threshold("e2e_p99_s", "gt", 5.0, 15 * MINUTE)
 BELOW = Threshold("prefix_hit_ratio", "lt", 0.6, 15 * MINUTE, min_requests=1)
-JUMP = [
+JUMP: list[Row] = [
     {"bucket": float(i), "ttft_p50_s": (0.2 if i < 36 else 0.4) + 0.01 * (i % 3)} for i in range(60)
 ]
 UP = Anomaly("ttft_p50_s", 60 * MINUTE, 30 * MINUTE, 0.2, "up")

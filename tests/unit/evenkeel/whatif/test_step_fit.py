@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,9 @@ def test_few_steps_of_one_kind_are_fitted_with_the_other() -> None:
 
 
 def test_contexts_grow_evenly_between_first_and_last_token() -> None:
-    usual = {"input_tokens": 100, "output_tokens": 10, "ttft_s": 1.0, "e2e_s": 11.0}
+    usual: dict[str, Any] = {
+        "input_tokens": 100, "output_tokens": 10, "ttft_s": 1.0, "e2e_s": 11.0,
+    }  # fmt: skip
     requests = [
         {**usual, "time_s": 0.0},
         {**usual, "time_s": 5.0, "input_tokens": 50},

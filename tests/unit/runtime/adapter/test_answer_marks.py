@@ -93,7 +93,7 @@ def test_the_answer_is_that_of_the_first_sequence(is_streamed: bool) -> None:
         MARKS,
     )  # fmt: skip
     run = EngineRun("r", "m", None, None, is_streamed, 0, 0)
-    run.kept += [[8], [9]]
+    run.kept.extend([[8], [9]])
     run.last_output = SimpleNamespace(
         prompt_token_ids=[7, 1], outputs=[SimpleNamespace(token_ids=[5, 6])]
     )

@@ -203,9 +203,11 @@ class _Simulation:
             for request in self.engine.running + over:
                 visit = request.visit
                 if visit is not None and request.ttft_s is not None and not visit.has_first_token:
+                    assert self.control is not None
                     self.control.record_first_token(visit)
             for request in over:
                 if request.visit is not None:
+                    assert self.control is not None
                     self.control.leave(request.visit, 0)
             self._let_in()
             if self.control is not None and self.now_s - self.ticked_s >= 1:
@@ -239,6 +241,7 @@ class _Simulation:
         held, self.held = self.held, []
         for request in held:
             visit = request.visit
+            assert visit is not None and visit.ticket is not None
             if visit.ticket.is_inside:
                 self.control.enter(visit)
                 self.engine.add(request, visit.priority)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def measure(
     control: AdmissionControl,
     tokens: Sequence[int],
     max_tokens: int | None = None,
-    **caller: str,
+    **caller: Any,
 ) -> tuple[Visit, PromptCost]:
     visit = control.arrive(Caller(**caller), 0)
     return visit, measure_prompt(control, visit, tokens, "", max_tokens)

@@ -1,5 +1,7 @@
 """Quotas of tenants and sessions."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from evenkeel_runtime.control.config import ControlConfig, Quota
 from evenkeel_runtime.control.quota import Quotas
 
 
-def quotas(**fields: Quota) -> Quotas:
+def quotas(**fields: Any) -> Quotas:
     return Quotas(ControlConfig(**fields))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def read(past: StepHistory, now_ms: float = 0) -> EngineTime:
     return past.account.read(int(now_ms * MS))
 
 
-def engine_seconds(past: StepHistory, number: int, **times: int) -> EngineSeconds | None:
+def engine_seconds(past: StepHistory, number: int, **times: Any) -> EngineSeconds | None:
     request = past.find_request(f"r{number}", ALL_DAY, 1)
     assert request is not None
     return past.charge(RequestTimes(0, 10**18, **times), request, 0).engine

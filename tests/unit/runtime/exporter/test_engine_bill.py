@@ -155,7 +155,9 @@ def test_requests_waste_and_idle_add_up_to_the_bill(lost: Sequence[int]) -> None
     nobodys_s = account.requests_s - spent_s
     assert (nobodys_s > 1e-6) == bool(lost)
 
-    used = [(tenant, engine and engine.spent_s) for tenant, engine in model.requests]
+    used = [
+        (tenant, None if engine is None else engine.spent_s) for tenant, engine in model.requests
+    ]
     owed = (wall_s - nobodys_s) * HOUR / 3600
     for idle in IdleShare:
         bill = make_bill(used, account, idle)

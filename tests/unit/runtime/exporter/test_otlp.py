@@ -1,6 +1,7 @@
 """The OTLP message of a batch, whole."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -39,14 +40,14 @@ def counting_ids() -> Callable[[int], bytes]:
     return lambda size: next(numbers).to_bytes(size, "big")
 
 
-def spans_of(seen: Observation) -> list[dict[str, object]]:
+def spans_of(seen: Observation) -> list[dict[str, Any]]:
     new_id = counting_ids()
     request = FinishedRequest.begin(replace(seen), new_id)
     request.complete(100)
     return spans_in(build_request([request], {"service.name": "s"}, new_id))
 
 
-def spans_in(request: ExportTraceServiceRequest) -> list[dict[str, object]]:
+def spans_in(request: ExportTraceServiceRequest) -> list[dict[str, Any]]:
     return list(MessageToDict(request)["resourceSpans"][0]["scopeSpans"][0]["spans"])
 
 
@@ -154,10 +155,7 @@ def test_a_canarys_result_is_a_span_of_no_duration(
         first_difference=first_difference,
     )
     (span,) = spans_in(build_request([canary], {}, counting_ids()))
-    attributes = {
-        pair["key"]: next(iter(pair["value"].values()))  # type: ignore[index]
-        for pair in span["attributes"]  # type: ignore[attr-defined]
-    }
+    attributes = {pair["key"]: next(iter(pair["value"].values())) for pair in span["attributes"]}
     differs = {} if first_difference is None else {"evenkeel.canary.differs_at": "1"}
     assert attributes == differs | {
         "evenkeel.request.id": "r",

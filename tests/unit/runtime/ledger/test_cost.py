@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenkeel.nonnegative import solve_nonnegative
 from evenkeel_runtime.ledger.cost import (
     DECODE,
     DRAFTED,
@@ -21,7 +22,6 @@ from evenkeel_runtime.ledger.cost import (
     StepCost,
     StepCostModel,
     features_of,
-    solve_nonnegative,
 )
 from tests.unit.runtime.wire.step_builder import Part, Step, pack
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ BLOCK = 16
 SYSTEM = list(range(1000, 1100))
 
 
-def seen(request_id: str, prompt: list[int], **more: object) -> Observation:
+def seen(request_id: str, prompt: list[int], **more: Any) -> Observation:
     base = Observation(
         request_id=request_id,
         model="m",
@@ -25,7 +26,7 @@ def seen(request_id: str, prompt: list[int], **more: object) -> Observation:
         end_ns=10_000_000_000,
         prompt=pack_tokens(prompt),
     )
-    return replace(base, **more)  # type: ignore[arg-type]
+    return replace(base, **more)
 
 
 def ledger(prompt: list[int], cached: int = 0, lost: int = 0, block: int = BLOCK) -> Ledger:

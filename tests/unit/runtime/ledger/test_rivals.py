@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, find_own
 from tests.unit.runtime.wire.step_builder import COST, ME, MS, Step, build, decode, prefill
 
 REQUEST = EngineRequest((ME,), 0)
+
+about: Any = pytest.approx
 
 
 def crowd(num_steps: int, batch: int) -> Steps:
@@ -74,6 +78,6 @@ def test_what_comes_after_a_client_left_is_counted_apart() -> None:
     )
     gone = EngineRequest((ME,), 0, left_ns=29 * MS)
     # Seen in the middle of the second step: that one ends, and one more was begun.
-    assert find_aftermath(steps, gone, 15 * MS) == Aftermath(1, 2, pytest.approx(0.014))
-    assert find_aftermath(steps, gone, 25 * MS) == Aftermath(0, 1, pytest.approx(0.004))
+    assert find_aftermath(steps, gone, 15 * MS) == Aftermath(1, 2, about(0.014))
+    assert find_aftermath(steps, gone, 25 * MS) == Aftermath(0, 1, about(0.004))
     assert find_aftermath(steps, gone, 35 * MS) == Aftermath(0, 0, 0.0)

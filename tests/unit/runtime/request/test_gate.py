@@ -4,12 +4,15 @@ import asyncio
 import json
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -27,11 +30,13 @@ START = {
 }
 
 
-def make_service(tmp_path: Path, **fields: Any) -> ControlService:
+def make_service(
+    tmp_path: Path, clock: Callable[[], float] = monotonic, **fields: Any
+) -> ControlService:
     classes = {"chat": SloClass(60.0, queue_deadline_s=0.05), "batch": SloClass(600.0)}
     config = ControlConfig(classes=classes, **fields)
     file = WatchedFile(tmp_path / "none", lambda _: config, logging.getLogger("tests"))
-    return ControlService(AdmissionControl(config, num_slots=1), file, lambda *_: None)
+    return ControlService(AdmissionControl(config, num_slots=1, clock=clock), file, lambda *_: None)
 
 
 @dataclass
@@ -42,7 +47,10 @@ class App:
     bodies: list[bytes] = field(default_factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.bodies.append((await receive())["body"])
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        self.bodies.append(message["body"])
         await send(START)
         await send({"type": "http.response.body", "body": b"data: 1", "more_body": True})
         await self.may_end.wait()
@@ -59,6 +67,7 @@ class Connection:
     path: str = "/v1/chat/completions"
     method: str = "POST"
     cache: object = None
+    operation: str = "chat"
     answers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -67,6 +76,16 @@ class Connection:
 
     def leave(self) -> None:
         self._has_left.set()
+
+    def send_bodies(self, *bodies: bytes) -> None:
+        self._messages = deque(
+            {"type": "http.request", "body": body, "more_body": body is not bodies[-1]}
+            for body in bodies
+        )
+
+    @property
+    def num_unread(self) -> int:
+        return len(self._messages)
 
     @property
     def status(self) -> int | None:
@@ -91,7 +110,7 @@ class Connection:
             "app": SimpleNamespace(state=SimpleNamespace(engine_client=engine)),
         }
         caller = Caller(slo_class=self.slo_class, tenant="acme")
-        CURRENT_REQUEST.set(HttpRequest("chat", caller, path=self.path))
+        CURRENT_REQUEST.set(HttpRequest(self.operation, caller, path=self.path))
         await ControlMiddleware(self.app)(scope, receive, send)
 
 
@@ -176,7 +195,7 @@ def test_bodies_of_those_who_wait_are_held_within_a_budget() -> None:
             seen += 1
             return {"type": "http.request", "body": b"x" * 8, "more_body": True}
 
-        first, second = (_Waiting(receive, budget) for _ in range(2))
+        first, second = (_Waiting(receive, budget, None) for _ in range(2))
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         await first.wait(never, 0.5)
         # One message beyond what was left, and no more.
@@ -286,6 +305,95 @@ def test_a_caller_without_a_key_uses_no_tenants_quota(
         tenant = Connection(service, app, path=path)
         await tenant.ask()
         assert tenant.status == 200
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("may_read", [False, True], ids=["by its head", "by its body"])
+def test_a_caller_without_a_key_takes_no_place_in_the_queue(tmp_path: Path, may_read: bool) -> None:
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        if may_read:
+            await receive()
+        await send({"type": "http.response.start", "status": 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = Connection(service, app, path="/v1/responses")
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        stranger = Connection(service, refuse, path="/v1/responses")
+        await stranger.ask()
+        # Whatever reads the body first, as vLLM's handlers do, waits for its turn.
+        assert stranger.status == (503 if may_read else 401)
+        assert service.control.counts.refused.total() == may_read
+        app.may_end.set()
+        await task
+        assert service.control.counts.admitted == {"chat": 1}
+
+    asyncio.run(scenario())
+
+
+def test_whoever_is_refused_while_the_app_reads_gets_the_refusal_alone(tmp_path: Path) -> None:
+    async def read_all(scope: Any, receive: Any, send: Any) -> None:
+        if (await receive())["type"] == "http.disconnect":
+            # FastAPI answers a body that it cannot read; Starlette raises this.
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+            raise ClientDisconnect
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        task = asyncio.create_task(Connection(service, app, path="/v1/responses").ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        late = Connection(service, read_all, path="/v1/responses")
+        await late.ask()
+        assert [message.get("status") for message in late.answers] == [503, None]
+        gone = Connection(service, read_all, "batch", path="/v1/responses")
+        gone.leave()
+        await gone.ask()
+        assert gone.answers == []
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await task
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "operation", "body", "num_late"),
+    [
+        ("/v1/responses", "chat", '{"input": "x", "stream": true}', 1),
+        ("/v1/messages", "chat", '{"stream":true,"max_tokens":9}', 1),
+        ("/v1/responses", "chat", '{"input": "x", "stream": false}', 0),
+        ("/v1/responses", "chat", json.dumps({"input": '{"stream": true}'}), 0),
+        ("/v1/embeddings", "embeddings", '{"input": "x", "stream": true}', 0),
+    ],
+)
+def test_a_streamed_request_that_waits_is_late_before_its_turn(
+    tmp_path: Path, path: str, operation: str, body: str, num_late: int
+) -> None:
+    async def scenario() -> None:
+        now_s = 0.0
+        service = make_service(tmp_path, clock=lambda: now_s)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(Connection(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        half = len(body) // 2
+        waiting = Connection(service, app, "batch", path, operation=operation)
+        waiting.send_bodies(body[:half].encode(), body[half:].encode())
+        second = asyncio.create_task(waiting.ask())
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        await soon(lambda: waiting.num_unread == 0)
+        await asyncio.sleep(0)
+        now_s = 601.0
+        counted = service.control.read().get("batch")
+        assert (0 if counted is None else counted.num_bad) == num_late
+        app.may_end.set()
+        await asyncio.gather(first, second)
+        assert app.bodies[-1] == body[:half].encode()
 
     asyncio.run(scenario())
 

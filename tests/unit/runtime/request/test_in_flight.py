@@ -118,9 +118,10 @@ def test_the_thread_writes_what_the_exporter_reads(memory: SharedInFlight) -> No
 
 def test_an_error_of_the_watch_is_recorded(memory: SharedInFlight) -> None:
     has_failed = threading.Event()
+    odd: Any = SimpleNamespace()
     failing = InFlightWatch(
-        memory, lambda: [SimpleNamespace()], lambda _: [], 10.0, lambda error: has_failed.set()
-    )  # type: ignore[list-item]
+        memory, lambda: [odd], lambda _: [], 10.0, lambda error: has_failed.set()
+    )
     failing.start()
     try:
         assert has_failed.wait(120)

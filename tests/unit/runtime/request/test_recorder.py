@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -60,7 +61,8 @@ def counts(no_internal_error: None) -> Iterator[SharedCounts]:
 
 
 def recorder(pipe: Pipe, counts: SharedCounts, requests: int = 5, size: int = 10**6) -> Recorder:
-    return Recorder(pipe, counts, QueueBound(requests, size))
+    exporter: Any = pipe
+    return Recorder(exporter, counts, QueueBound(requests, size))
 
 
 async def test_the_queue_holds_as_many_requests_as_it_may_and_drops_the_rest(

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel.embedding import DIMENSIONS
-from evenkeel_runtime.response_cache.neighbours import GRAPH_FROM, Neighbours, Vector
+from evenkeel_runtime.response_cache.embedder import Vector
+from evenkeel_runtime.response_cache.neighbours import GRAPH_FROM, Neighbours
 
 
 def unit_vectors(count: int, seed: int) -> Vector:

@@ -28,7 +28,7 @@ from tests.unit.runtime.response_cache.questions import GREEDY, SERVING, questio
 SYSTEM = {"role": "system", "content": "Be brief."}
 ASKED = {"role": "user", "content": "How do I return an item?"}
 
-SAME = {
+SAME: dict[str, dict[str, Any]] = {
     "streamed or not": {"stream": True, "stream_options": {"include_usage": True}},
     "another user": {"user": "ann"},
     "its own id": {"request_id": "17"},

@@ -33,7 +33,7 @@ def cache_of(policy: CachePolicy, log: Path | None = None) -> ResponseCache:
     return ResponseCache(policy, MemoryBackend(1 << 20), None, AuditLog(log))
 
 
-async def post(cache: ResponseCache, query: str, **headers: str) -> tuple[int, dict]:  # type: ignore[type-arg]
+async def post(cache: ResponseCache, query: str, **headers: str) -> tuple[int, dict]:
     async with make_client(cache=SimpleNamespace(cache=cache)) as client:
         answer = await client.post(f"/v1/evenkeel/cache?{query}", headers=headers)
     return answer.status_code, answer.json()

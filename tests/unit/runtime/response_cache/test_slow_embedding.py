@@ -16,6 +16,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from evenkeel import spans
 from evenkeel.embedding import Encoder, Vectors, load_encoder
 from evenkeel.spans import Status
+from evenkeel_runtime.adapter.vllm import find_beam_search
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest, Refusal
 from evenkeel_runtime.response_cache.audit import AuditLog
@@ -98,7 +99,7 @@ class Server:
             record_output=lambda run, output: 0,
             read_engine=lambda run, seen: None,
             find_times=lambda request_id: [],
-            find_beam_search=lambda request_id: None,
+            find_beam_search=find_beam_search,
         )
         self.hook = RequestHook(self.notebook, reader, "support")  # type: ignore[arg-type]
         self.model = Model()
@@ -186,7 +187,7 @@ class FailingEncoder(SlowEncoder):
 async def test_an_embedding_that_fails_costs_nobody_an_answer(mode: HitMode) -> None:
     server = Server(mode, FailingEncoder(), 10)
     errors: list[Exception] = []
-    server.notebook.record_internal_error = errors.append  # type: ignore[method-assign]
+    server.notebook.record_internal_error = errors.append  # type: ignore[assignment, method-assign]
     await server.know("How do I return an item?")
     await server.ask(ASKED)
     await server.settle()
@@ -226,14 +227,13 @@ async def test_a_served_hit_that_could_not_be_checked_counts_as_wrong(
     server.notebook.record_internal_error = lambda error: None  # type: ignore[method-assign]
     server.engine = CachedEngine(server.cache, server.hook, model)
     policy = server.cache.policy.routes[0]
-    near = SimpleNamespace(
+    near: Any = SimpleNamespace(
         hit_class=HitClass(KNOWN_WORDS, 0.9, 0.4),
         similarity=0.9,
         entry=SimpleNamespace(text="Never.", token_ids=(1,)),
     )
-    replay: Any = PendingReplay(
-        "r", SimpleNamespace(policy=policy), near, "p", SamplingParams(), {}, Caller(), True, 1.0
-    )  # type: ignore[arg-type]
+    question: Any = SimpleNamespace(policy=policy)
+    replay: Any = PendingReplay("r", question, near, "p", SamplingParams(), {}, Caller(), True, 1.0)
     wrong_hits = server.cache.control(policy).wrong_hits
     wrong_hits.num_pending = 1
     await server.engine._replay(replay)

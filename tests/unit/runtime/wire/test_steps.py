@@ -20,6 +20,7 @@ from evenkeel_runtime.wire.steps import (
     Arrived,
     Batch,
     Left,
+    RequestEvent,
     decode_batch,
     decode_batches,
     encode_batch,
@@ -28,11 +29,12 @@ from evenkeel_runtime.wire.steps import (
 U8 = st.integers(0, 2**8 - 1)
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
+NUM_STEP_FIELDS = len(STEP_TYPE.descr)
 VALUE_OF_KIND = {"u1": U8, "<u4": U32, "<u8": U64}
 
 
 def rows(row_type: np.dtype[np.void]) -> st.SearchStrategy[tuple[int, ...]]:
-    kinds = [kind for _, kind in row_type.descr]
+    kinds = [field[1] for field in row_type.descr]
     return st.tuples(*(VALUE_OF_KIND[kind.replace("|", "")] for kind in kinds))
 
 
@@ -118,7 +120,7 @@ def test_joined_batches_hold_what_the_single_ones_held(kinds: list[tuple[int, in
     messages: list[bytes] = []
     for number, (engine, lost_steps, is_missed) in enumerate(kinds):
         sequences[engine] += 1 + is_missed
-        step = STEP.pack(number, *(0,) * (len(STEP_TYPE) - 3), 1, 0)
+        step = STEP.pack(number, *(0,) * (NUM_STEP_FIELDS - 3), 1, 0)
         entry = ENTRY.pack(number, *(0,) * 9)
         data = encode_batch(
             engine, sequences[engine], lost_steps, [step], [entry], [Left(number, 1)]
@@ -151,7 +153,7 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
     content: tuple[list[tuple[int, ...]], list[tuple[int, ...]]], data: st.DataObject
 ) -> None:
     steps, entries = content
-    events = [Arrived(1, 2, 3, "cmpl-1", "acme"), Left(1, 9)]
+    events: list[RequestEvent] = [Arrived(1, 2, 3, "cmpl-1", "acme"), Left(1, 9)]
     whole = encode_batch(
         0, 0, 0, [STEP.pack(*s) for s in steps], [ENTRY.pack(*e) for e in entries], events
     )
@@ -167,7 +169,7 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
 
 MALFORMED = {
     "a repeated step at its begin": encode_batch(
-        0, 0, 0, [STEP.pack(*(0,) * (len(STEP_TYPE) - 2), REPEATED, 0)], [], []
+        0, 0, 0, [STEP.pack(*(0,) * (NUM_STEP_FIELDS - 2), REPEATED, 0)], [], []
     ),
     "another magic": b"EKS0" + b"\0" * 40,
     "an unknown kind of event": encode_batch(0, 0, 0, [], [], []) + struct.pack("<BI", 9, 0),
@@ -187,7 +189,7 @@ def test_a_malformed_batch_is_refused(data: bytes) -> None:
 
 
 def test_an_endless_request_id_is_cut_and_the_rest_survives() -> None:
-    events = [Arrived(1, 2, 3, "ü" * MAX_ID_BYTES), Left(1, 4)]
+    events: list[RequestEvent] = [Arrived(1, 2, 3, "ü" * MAX_ID_BYTES), Left(1, 4)]
     read = decode_batch(encode_batch(0, 0, 0, [], [], events)).events
     assert isinstance(read[0], Arrived)
     assert read[0].request_id == "ü" * (MAX_ID_BYTES // 2)

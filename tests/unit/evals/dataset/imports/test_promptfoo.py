@@ -118,7 +118,7 @@ def test_all_assertions_must_hold(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_kept_is_named(assertion: Any, why: str, tmp_path: Path) -> None:
-    good = {"vars": {"x": "a"}, "assert": [{"type": "equals", "value": "b"}]}
+    good: dict[str, Any] = {"vars": {"x": "a"}, "assert": [{"type": "equals", "value": "b"}]}
     bad = {"vars": {"x": "a"}, "assert": [good["assert"][0], assertion]}
     found = read({"prompts": ["{{x}}"], "tests": [good, bad]}, tmp_path)
     assert len(found.rows) == 1 and len(found.problems) == 1
@@ -152,7 +152,7 @@ def test_a_list_of_texts_is_a_test_for_each_combination(tmp_path: Path) -> None:
     assert [row["id"] for row in found.rows] == ["both-1", "both-2", "both-3", "both-4", "both"]
     assert len({row.get("cluster_id") for row in found.rows[:4]}) == 1
     assert is_right(found, "Hi Ann") is True and is_right(found, "Hi Bob") is False
-    config["tests"] = [{"vars": {"name": [str(i) for i in range(600)]}}] * 2  # type: ignore[assignment]
+    config["tests"] = [{"vars": {"name": [str(i) for i in range(600)]}}] * 2
     with pytest.raises(ConfigurationError, match="more than 1000 combinations"):
         read(config, tmp_path)
 

@@ -1,0 +1,65 @@
+"""A step that only partly lies in the range has the rate of that part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from evenkeel.store import read_query
+from evenkeel_collector.store.storage import Storage
+from tests.fixtures.dashboard_process import NO_FILTER
+from tests.fixtures.new_store import open_new_store
+from tests.fixtures.slo_requests import NOW, S, insert
+from tests.queries import query
+
+pytestmark = pytest.mark.integration
+
+# The range begins 45 s into its first minute and ends 20 s into its last.
+HOUR_S = NOW // S // 3600 * 3600
+FROM_S, TO_S = HOUR_S + 45, HOUR_S + 620
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    """A store with one request per second."""
+    storage = open_new_store(tmp_path_factory.mktemp("steps") / "store")
+    client = storage.connect()
+    insert(
+        client,
+        *(
+            {"end_ns": (second + 1) * S, "e2e_s": 1.0, "output_tokens": 7}
+            for second in range(HOUR_S - 600, TO_S)
+        ),
+    )
+    client.close()
+    yield storage
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "step_s", "first_s"),
+    [
+        pytest.param("health", 60, HOUR_S, id="requests"),
+        pytest.param("health", 300, HOUR_S, id="requests, long steps"),
+        pytest.param("health_counts_1m", 60, HOUR_S + 60, id="minutes"),
+        pytest.param("health_counts_1m", 300, HOUR_S, id="minutes, long steps"),
+    ],
+)
+def test_the_rate_of_every_step_is_that_of_its_part_in_the_range(
+    storage: Storage, name: str, step_s: int, first_s: int
+) -> None:
+    client = storage.connect()
+    ends: dict[str, Any] = {"from_ms": FROM_S * 1000, "to_ms": TO_S * 1000, **NO_FILTER}
+    before_ms = 2 * ends["from_ms"] - ends["to_ms"]
+    rows = client.query(
+        read_query(query(name)), {**ends, "step_s": step_s, "before_ms": before_ms}
+    ).named_results()
+    steps = {row["bucket"]: row for row in rows if row["bucket"]}
+    client.close()
+    assert min(steps) == first_s
+    assert max(steps) == TO_S // step_s * step_s
+    for row in steps.values():
+        assert row["requests_per_s"] == pytest.approx(1.0)
+        assert row["output_tokens_per_s"] == pytest.approx(7.0)
