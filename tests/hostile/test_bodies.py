@@ -17,6 +17,13 @@ import pytest
 
 from tests.fixtures.collector_process import CollectorProcess, wait_for
 from tests.fixtures.otlp_payload import trace_request
+from tests.hostile.dense_bodies import (
+    DENSE_JSON,
+    DENSE_LOGS,
+    DENSE_METRICS,
+    DENSE_TRACES,
+    LONG_NAME,
+)
 from tests.hostile.hostile_bodies import (
     FAIR_CODES,
     FEEDBACK,
@@ -132,6 +139,38 @@ def test_a_body_that_is_none_is_refused_with_a_status_and_counted(
     assert number(collector, "evenkeel_collector_requests_rejected_total") == before + 1
 
 
+DENSE = [
+    *((name, TRACES, PROTOBUF, content) for name, content in DENSE_TRACES.items()),
+    *((name, METRICS, PROTOBUF, content) for name, content in DENSE_METRICS.items()),
+    *((name, LOGS, PROTOBUF, content) for name, content in DENSE_LOGS.items()),
+    *((f"{name} in JSON", TRACES, JSON, content) for name, content in DENSE_JSON.items()),
+    ("a long name", METRICS, PROTOBUF, LONG_NAME),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "content"), [pytest.param(*each[1:], id=each[0]) for each in DENSE]
+)
+def test_a_body_that_holds_too_much_is_refused_for_good(
+    collector: CollectorProcess,
+    client: httpx.Client,
+    path: str,
+    headers: Mapping[str, str],
+    content: bytes,
+) -> None:
+    name = "evenkeel_collector_requests_rejected_total"
+    before = number(collector, name)
+    body = Body(path, {**headers, "content-encoding": "gzip"}, gzip.compress(content))
+    assert len(body.content) < len(content) / 100
+    answer = send(collector, client, body)
+    assert answer.status_code == 413, answer.text[:300]
+    assert complaint(body, 413, answer.headers, answer.content) is None
+    assert "retry-after" not in answer.headers
+    assert number(collector, name) == before + 1
+    assert number(collector, f'{name}{{reason="too_many",transport="http"}}') > 0
+    assert client.get(f"{collector.http_url}/readyz").status_code == 200
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -229,6 +268,8 @@ GRPC = [
     ("nothing", METRICS, b"", None, {"OK"}),
     ("half a log", LOGS, logs().SerializeToString()[:-3], None, {"INVALID_ARGUMENT"}),
     ("a bomb of logs", LOGS, b"\0" * (30 << 20), grpc.Compression.Gzip, {"RESOURCE_EXHAUSTED"}),
+    ("empty points", METRICS, DENSE_METRICS["points"], grpc.Compression.Gzip,
+     {"RESOURCE_EXHAUSTED"}),
 ]  # fmt: skip
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import re2
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
@@ -31,6 +30,9 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.body_weight import INLINE_PARTS, weigh_protobuf
+
 COMMON = "opentelemetry.proto.common.v1"
 
 
@@ -39,6 +41,9 @@ COMMON = "opentelemetry.proto.common.v1"
 # rest takes a tenth of it.
 _VALUE_TAGS = (0x12, 0x2A)
 _EMPTY_ARRAY = re2.compile(re2.escape(b"\x02\x2a\x00"))
+MAX_HITS = 1_000
+# The only field of every OTLP request: resources, field 1.
+REQUEST_TAG = b"\x0a"
 
 
 class MalformedError(ValueError):
@@ -85,27 +90,35 @@ def serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
+def check_protobuf(
+    body: bytes, finish: Finish = serialize, *, is_hasty: bool = False
+) -> CheckedBody:
     """Return the canonical form of a received protobuf body; an empty body has no spans.
 
     Raises:
         MalformedError: If upb cannot parse it.
+        TooManyError: If it holds too much to be read in Python, as nested values are.
+        OverBudgetError: If that is too much for a hasty check.
     """
-    payload, message = flatten_protobuf(TRACE_REQUEST, body, finish)
+    payload, message = flatten_protobuf(TRACE_REQUEST, body, finish, is_hasty=is_hasty)
     return CheckedBody(payload, _count_spans(message))
 
 
-def flatten_protobuf(kind: RequestKind, body: bytes, finish: Finish) -> tuple[bytes, Any]:
+def flatten_protobuf(
+    kind: RequestKind, body: bytes, finish: Finish, *, is_hasty: bool
+) -> tuple[bytes, Any]:
     """Return a request's canonical encoding, and the message as `finish` left it.
 
     Raises:
         MalformedError: If upb cannot parse it.
+        TooManyError: If it has nested values and holds too much to be read in Python.
+        OverBudgetError: If that is too much for a hasty check.
     """
     try:
         message = kind.flat.FromString(body)
     except DecodeError as error:
         raise MalformedError(f"not an OTLP {kind.name}: {error}") from error
-    if len(UnknownFieldSet(message)):
+    if not _has_only_resources(body):
         # At the top level they could be mistaken for the log's own fields (log/segment_format.py).
         message.DiscardUnknownFields()
     # The store could not distinguish an empty array from no value.
@@ -115,6 +128,9 @@ def flatten_protobuf(kind: RequestKind, body: bytes, finish: Finish) -> tuple[by
         except EncodeError:
             pass
     try:
+        weight = weigh_protobuf(kind.full, body, is_whole=True)
+        if is_hasty and weight.num_parts > INLINE_PARTS:
+            raise OverBudgetError
         message = kind.full.FromString(body)
     except DecodeError as error:
         raise MalformedError(f"not an OTLP {kind.name}: {error}") from error
@@ -136,8 +152,37 @@ def check_message(message: ExportTraceServiceRequest, finish: Finish = serialize
     return CheckedBody(flatten_message(TRACE_REQUEST, message, finish), _count_spans(message))
 
 
+def _has_only_resources(body: bytes) -> bool:
+    """Return whether a request that upb parsed has no other fields at its top level.
+
+    Reading them as an UnknownFieldSet would take Python a microsecond for each of them.
+    """
+    position = 0
+    while position < len(body):
+        if not body.startswith(REQUEST_TAG, position):
+            return False
+        position = sum(read_length(body, position + len(REQUEST_TAG)))
+    return True
+
+
+def read_length(data: bytes, position: int) -> tuple[int, int]:
+    """Return the length that is encoded at a position, and the position after it."""
+    length = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return length, position
+
+
 def _has_empty_array(body: bytes) -> bool:
-    return any(body[match.start() - 1] in _VALUE_TAGS for match in _EMPTY_ARRAY.finditer(body))
+    """Return whether a value may be an empty array; among too many of them, none is looked at."""
+    for number, match in enumerate(_EMPTY_ARRAY.finditer(body)):
+        if number == MAX_HITS or body[match.start() - 1] in _VALUE_TAGS:
+            return True
+    return False
 
 
 def _count_spans(message: Any) -> int:

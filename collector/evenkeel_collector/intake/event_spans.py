@@ -86,9 +86,11 @@ def calls_of(
     copies: Counter[bytes] = Counter()
     for of_resource in message.resource_logs:
         group = resource = None
+        of_all = _tenant_in(of_resource.resource.attributes)
         for of_scope in of_resource.scope_logs:
+            is_claude_code = "claude_code" in of_scope.scope.name
             for record in of_scope.log_records:
-                name = _name_of(record, of_scope.scope.name)
+                name = _name_of(record, is_claude_code)
                 if name is None:
                     continue
                 attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
@@ -96,9 +98,7 @@ def calls_of(
                 if is_hasty and num_events > MAX_HASTY_EVENTS:
                     raise OverBudgetError
                 if (conversation := begins(name, attributes)) is not None:
-                    of = AgentConversation(
-                        _tenant_of(of_resource.resource, attributes), conversation
-                    )
+                    of = AgentConversation(attributes.get(spans.TENANT) or of_all, conversation)
                     begun.add(of, _begun_of(record, attributes))
                 call = READERS[name](attributes)
                 if call is None:
@@ -107,7 +107,7 @@ def calls_of(
                 copies[encoded] += 1
                 span = _span_of(record, name, attributes, call, encoded, copies[encoded])
                 if call.ends:
-                    of = AgentConversation(_tenant_of(of_resource.resource, attributes), call.ends)
+                    of = AgentConversation(attributes.get(spans.TENANT) or of_all, call.ends)
                     _begin(span, begun.ended(of, span.end_time_unix_nano))
                 if name == conventions.EVENT_INFERENCE and _has_span(record):
                     span.trace_id, span.span_id = record.trace_id, record.span_id
@@ -120,7 +120,7 @@ def calls_of(
                             record.span_id.hex(),
                             resource,
                             span.SerializeToString(),
-                            _tenant_of(of_resource.resource, attributes),
+                            attributes.get(spans.TENANT) or of_all,
                         )
                     )
                     continue
@@ -177,7 +177,7 @@ def _add_group(request: Any, resource: bytes) -> Any:
     return scope.spans
 
 
-def _name_of(record: Any, scope: str) -> str | None:
+def _name_of(record: Any, is_claude_code: bool) -> str | None:
     """Return the name of an event that describes a call; None for other records.
 
     Senders put it into the record's own field, an attribute, or the body.
@@ -189,7 +189,7 @@ def _name_of(record: Any, scope: str) -> str | None:
     for name in (record.event_name, named, record.body.string_value):
         if name in READERS:
             return str(name)
-    if "claude_code" in scope and CLAUDE_CODE + named in READERS:
+    if is_claude_code and CLAUDE_CODE + named in READERS:
         return CLAUDE_CODE + named
     return None
 
@@ -242,9 +242,8 @@ def _span_of(
     return span
 
 
-def _tenant_of(resource: Any, attributes: Mapping[str, str]) -> str:
-    stated = (pair.value.string_value for pair in resource.attributes if pair.key == spans.TENANT)
-    return attributes.get(spans.TENANT) or next(stated, "")
+def _tenant_in(attributes: Any) -> str:
+    return next((pair.value.string_value for pair in attributes if pair.key == spans.TENANT), "")
 
 
 def _begun_of(record: Any, attributes: Mapping[str, str]) -> BegunRequest:

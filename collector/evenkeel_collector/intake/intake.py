@@ -16,11 +16,13 @@ from google.rpc import code_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
+from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
-from evenkeel_collector.intake.signals import JSON, Parser, Signal
+from evenkeel_collector.intake.signals import JSON, Signal
 from evenkeel_collector.log.repeats import digest_of
+from evenkeel_collector.log.seal_policy import NeverFitsError
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 from evenkeel_collector.ports.access import (
     Access,
@@ -64,6 +66,8 @@ REFUSALS: Mapping[type[Exception], RefusalCodes] = {
     UnauthenticatedError: RefusalCodes("unauthenticated", 401, code_pb2.UNAUTHENTICATED),
     ForbiddenError: RefusalCodes("forbidden", 403, code_pb2.PERMISSION_DENIED),
     TooLargeError: RefusalCodes("too_large", 413, code_pb2.RESOURCE_EXHAUSTED),
+    TooManyError: RefusalCodes("too_many", 413, code_pb2.RESOURCE_EXHAUSTED),
+    NeverFitsError: RefusalCodes("too_large", 413, code_pb2.RESOURCE_EXHAUSTED),
     MediaTypeError: RefusalCodes("content_type", 415, code_pb2.INVALID_ARGUMENT),
     RateLimitedError: RefusalCodes("rate", 429, code_pb2.RESOURCE_EXHAUSTED),
     LogFullError: RefusalCodes("log_full", 503, code_pb2.UNAVAILABLE),
@@ -86,6 +90,9 @@ class Intake:
     awaited: AwaitedCalls
     # Bodies being stored, by digest: a duplicate that arrives meanwhile shares the result.
     in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
+    # Parses large bodies one after another: each may take much memory, and they would not be
+    # parsed faster side by side.
+    large_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "large-bodies"))
     # Redacts slow bodies one after another, so that other senders do not wait.
     slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
 
@@ -113,20 +120,22 @@ class Intake:
 
         Raises:
             MalformedError: If it is not valid.
+            TooManyError: If it holds more than any sender sends.
             TooLargeError: If it exceeds the tenant's size limit.
             RateLimitedError: If the tenant has exceeded its rate limit.
             LogFullError: If the log has no room; the sender may retry.
             LogWriteError: If the disk refused; the sender may retry.
+            NeverFitsError: If what the log keeps of it exceeds the log's limits.
         """
         self.meter.admit(tenant, len(body))
-        is_small = len(body) <= INLINE_BYTES
-        digest = await _call(is_small, digest_of, signal.path, tenant, identity or body)
+        is_small = len(body) <= INLINE_BYTES and signal.weigh(media_type, body).is_light
+        digest = await _call(is_small, None, digest_of, signal.path, tenant, identity or body)
         while (twin := self.in_hand.get(digest)) is not None:
             await asyncio.wait([twin])
         if self.log.repeats.knows(digest):
             self.metrics.bodies_repeated.labels(transport).inc()
             return
-        check = partial(self._check, signal.parsers[media_type], body, tenant)
+        check = partial(self._check, signal, media_type, body, tenant)
         storing = asyncio.create_task(self._store(check, is_small, transport, digest))
         self.in_hand[digest] = storing
         # A sender that disconnects does not cancel work that a duplicate may wait for.
@@ -140,7 +149,12 @@ class Intake:
             storing.exception()
 
     def _check(
-        self, parse: Parser, body: bytes, tenant: str | None, pipeline: IntakePipeline
+        self,
+        signal: Signal,
+        media_type: str,
+        body: bytes,
+        tenant: str | None,
+        pipeline: IntakePipeline,
     ) -> CheckedBody:
         """Return a checked body.
 
@@ -148,11 +162,14 @@ class Intake:
 
         Raises:
             MalformedError: If it cannot be read.
+            TooManyError: If it holds more than any sender sends.
             OverBudgetError: If it takes longer to redact than this pipeline has time for.
         """
         try:
-            return parse(body, pipeline, tenant)
-        except (MalformedError, OverBudgetError):
+            if len(body) > INLINE_BYTES:  # Shorter ones have been weighed.
+                signal.weigh(media_type, body)
+            return signal.parsers[media_type](body, pipeline, tenant)
+        except (MalformedError, TooManyError, OverBudgetError):
             raise
         except Exception as error:
             # Without its message, which may quote the sender's data.
@@ -169,11 +186,12 @@ class Intake:
         digest: bytes,
     ) -> None:
         try:
-            checked = await _call(is_small, check, self.pipeline.in_haste())
+            checked = await _call(is_small, self.large_lane, check, self.pipeline.in_haste())
         except OverBudgetError:
             checked = await asyncio.get_running_loop().run_in_executor(
                 self.slow_lane, check, self.pipeline
             )
+        self.log.limits.check(len(checked.payload))
         await self.accept(checked, transport, digest)
 
     async def accept(self, body: CheckedBody, transport: str, digest: bytes | None = None) -> None:
@@ -206,9 +224,13 @@ class Intake:
         self.metrics.requests_rejected.labels(transport, reason).inc()
 
 
-async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
+async def _call(
+    is_small: bool, executor: Executor | None, function: Callable[..., T], *args: Any
+) -> T:
     """Return a function's result for a body; large bodies run outside the event loop."""
-    return function(*args) if is_small else await asyncio.to_thread(function, *args)
+    if is_small:
+        return function(*args)
+    return await asyncio.get_running_loop().run_in_executor(executor, function, *args)
 
 
 def response_headers(error: Exception) -> dict[str, str]:

@@ -114,6 +114,19 @@ def points_of(metric: Any) -> Iterable[Point]:
             )
 
 
+def copied_bytes(metric: Any) -> int:
+    """Return the size of what an OTLP Metric has once and each of its points will have."""
+    kind = metric.WhichOneof("data")
+    points = getattr(metric, kind).data_points if kind else ()
+    named = len(metric.name) + len(metric.unit)
+    size = len(points) * named
+    if kind == "summary":
+        for each in points:
+            own = named + sum(pair.ByteSize() for pair in each.attributes)
+            size += len(each.quantile_values) * own
+    return size
+
+
 def texts_of(attributes: Any) -> dict[str, str]:
     """Return OTLP attributes as strings, in the same form as those of spans."""
     return {pair.key: to_text(pair.value) for pair in attributes}

@@ -15,6 +15,7 @@ import re2
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evenkeel_collector.intake.body_weight import weigh_protobuf
 from evenkeel_collector.intake.canonical import (
     CheckedBody,
     Finish,
@@ -42,7 +43,7 @@ def check_json(body: bytes, finish: Finish = serialize) -> CheckedBody:
             rewrite_ids(span)
             for link in items_of(span, "links"):
                 rewrite_ids(link)
-        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+        fill(message, document)
         return check_message(message, finish)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
@@ -65,6 +66,18 @@ def read_document(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise MalformedError(f"expected a JSON object, got {type(document).__name__}")
     return document
+
+
+def fill(message: Any, document: dict[str, Any]) -> None:
+    """Write a document into a request.
+
+    Raises:
+        json_format.ParseError: If it is not such a request.
+        TooManyError: If it holds more than any sender sends.
+    """
+    json_format.ParseDict(document, message, ignore_unknown_fields=True)
+    # Before, only its objects and lists were counted: encoded, spans and buckets can be told apart.
+    weigh_protobuf(type(message), message.SerializeToString())
 
 
 def _refuse_constant(name: str) -> None:

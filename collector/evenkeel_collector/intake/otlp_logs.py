@@ -15,18 +15,19 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from evenkeel_collector.intake.begun_requests import BegunRequests
 from evenkeel_collector.intake.canonical import (
     LOGS_REQUEST,
+    REQUEST_TAG,
     CheckedBody,
     Finish,
     MalformedError,
     flatten_message,
     flatten_protobuf,
+    read_length,
     serialize,
 )
 from evenkeel_collector.intake.event_spans import calls_of, may_hold_calls
-from evenkeel_collector.intake.otlp_json import items_of, read_document, rewrite_ids
+from evenkeel_collector.intake.otlp_json import fill, items_of, read_document, rewrite_ids
 
 # ResourceLogs is field 1 of the request, as ResourceSpans is of a segment. There it is 1006.
-REQUEST_TAG = b"\x0a"
 SEGMENT_TAG = b"\xf2\x3e"
 
 
@@ -41,9 +42,11 @@ def check_logs_protobuf(
 
     Raises:
         MalformedError: If it is not such a request.
-        OverBudgetError: If it has too many events for a hasty check.
+        TooManyError: If it has nested values and holds too much to be read in Python.
+        OverBudgetError: If that is too much for a hasty check, or it has too many events for one.
     """
-    return _checked(*flatten_protobuf(LOGS_REQUEST, body, finish), is_hasty, begun)
+    payload, message = flatten_protobuf(LOGS_REQUEST, body, finish, is_hasty=is_hasty)
+    return _checked(payload, message, is_hasty, begun)
 
 
 def check_logs_json(
@@ -66,7 +69,7 @@ def check_logs_json(
             for scope_logs in items_of(resource_logs, "scopeLogs", "scope_logs"):
                 for record in items_of(scope_logs, "logRecords", "log_records"):
                     rewrite_ids(record)
-        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+        fill(message, document)
         payload = flatten_message(LOGS_REQUEST, message, finish)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"not an OTLP {LOGS_REQUEST.name}: {error}") from error
@@ -95,14 +98,7 @@ def _for_segment(payload: bytes) -> bytes:
     parts: list[bytes] = []
     position = 0
     while position < len(payload):
-        end, length, shift = position + len(REQUEST_TAG), 0, 0
-        while True:
-            byte = payload[end]
-            end += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        parts += (SEGMENT_TAG, payload[position + len(REQUEST_TAG) : end + length])
-        position = end + length
+        begin = position + len(REQUEST_TAG)
+        position = sum(read_length(payload, begin))
+        parts += (SEGMENT_TAG, payload[begin:position])
     return b"".join(parts)

@@ -12,10 +12,19 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from evenkeel import spans
+from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
-from evenkeel_collector.intake.metric_points import Point, encode_points, points_of, texts_of
-from evenkeel_collector.intake.otlp_json import read_document
+from evenkeel_collector.intake.metric_points import (
+    Point,
+    copied_bytes,
+    encode_points,
+    points_of,
+    texts_of,
+)
+from evenkeel_collector.intake.otlp_json import fill, read_document
 
+# A metric's name is sent once and stored with every point.
+MAX_COPIED_BYTES = 32 << 20
 REQUEST = "not an OTLP ExportMetricsServiceRequest"
 
 
@@ -39,6 +48,7 @@ def check_metrics_protobuf(
 
     Raises:
         MalformedError: If it is not such a request.
+        TooManyError: If its points would take too much.
     """
     try:
         return _check(ExportMetricsServiceRequest.FromString(body), tenant, redact)
@@ -53,13 +63,14 @@ def check_metrics_json(
 
     Raises:
         MalformedError: If it is not such a request.
+        TooManyError: If its points would take too much.
     """
     document = read_document(body)
     message = ExportMetricsServiceRequest()
     try:
         # Their ids are hex, not base64 as in proto3 JSON, and are not used here.
         _drop(document, "exemplars")
-        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+        fill(message, document)
         return _check(message, tenant, redact)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"{REQUEST}: {error}") from error
@@ -67,6 +78,16 @@ def check_metrics_json(
 
 def _check(message: ExportMetricsServiceRequest, tenant: str | None, redact: Redact) -> CheckedBody:
     redact(message, tenant)
+    num_copied = sum(
+        copied_bytes(metric)
+        for resource_metrics in message.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+        for metric in scope_metrics.metrics
+    )
+    if num_copied > MAX_COPIED_BYTES:
+        raise TooManyError(
+            f"the names of its points would take {num_copied} bytes, more than {MAX_COPIED_BYTES}"
+        )
     groups: list[tuple[dict[str, str], list[Point]]] = []
     for resource_metrics in message.resource_metrics:
         attributes = texts_of(resource_metrics.resource.attributes)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from evenkeel_collector.intake.canonical import CheckedBody, check_protobuf
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evenkeel_collector.intake.body_weight import BodyWeight, weigh_json, weigh_protobuf
+from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_json, check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
@@ -21,11 +30,26 @@ Parser = Callable[[bytes, IntakePipeline, str | None], CheckedBody]
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One OTLP signal; `parsers` are keyed by media type."""
+    """One OTLP signal; `parsers` are keyed by media type, `request` is its protobuf class."""
 
     path: str
     grpc_service: str
     parsers: Mapping[str, Parser]
+    request: Any
+
+    def weigh(self, media_type: str, body: bytes) -> BodyWeight:
+        """Return what a body holds, without parsing it.
+
+        Raises:
+            TooManyError: If it holds more than any sender sends.
+            MalformedError: If it is not such a request.
+        """
+        if media_type == JSON:
+            return weigh_json(body)
+        try:
+            return weigh_protobuf(self.request, body)
+        except DecodeError as error:
+            raise MalformedError(f"not an OTLP {self.request.DESCRIPTOR.name}: {error}") from error
 
 
 SIGNALS = (
@@ -34,10 +58,11 @@ SIGNALS = (
         grpc_service=f"{_SERVICES}.trace.v1.TraceService",
         parsers={
             PROTOBUF: lambda body, pipeline, tenant: check_protobuf(
-                body, pipeline.finish_for(tenant)
+                body, pipeline.finish_for(tenant), is_hasty=pipeline.is_hasty
             ),
             JSON: lambda body, pipeline, tenant: check_json(body, pipeline.finish_for(tenant)),
         },
+        request=ExportTraceServiceRequest,
     ),
     Signal(
         path="/v1/metrics",
@@ -50,6 +75,7 @@ SIGNALS = (
                 body, tenant, pipeline.redact_metrics
             ),
         },
+        request=ExportMetricsServiceRequest,
     ),
     Signal(
         path="/v1/logs",
@@ -68,5 +94,6 @@ SIGNALS = (
                 begun=pipeline.begun,
             ),
         },
+        request=ExportLogsServiceRequest,
     ),
 )

@@ -10,6 +10,10 @@ import math
 from dataclasses import dataclass
 
 
+class NeverFitsError(Exception):
+    """The request exceeds what the log may hold: sending it again will not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogLimits:
     """When a segment is sealed, and when the log is full.
@@ -37,6 +41,16 @@ class LogLimits:
     small_spans: int = 2_000
     seal_spans: int = 51_200
     seal_bytes: int = 42 << 20
+
+    def check(self, num_bytes: int) -> None:
+        """Refuse a record that could not even be written to an empty log.
+
+        Raises:
+            NeverFitsError: If it is larger.
+        """
+        limit = min(self.max_log_bytes, self.max_pending_bytes)
+        if num_bytes > limit:
+            raise NeverFitsError(f"the log would keep {num_bytes} bytes of it, more than {limit}")
 
 
 @dataclass(slots=True)

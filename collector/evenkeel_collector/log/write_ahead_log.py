@@ -83,6 +83,7 @@ class WriteAheadLog:
 
     Attributes:
         folder: As given.
+        limits: As given.
         recovered: The result of recovery at start.
 
     Raises:
@@ -92,7 +93,7 @@ class WriteAheadLog:
     def __init__(self, folder: Path, node: str, limits: LogLimits | None = None) -> None:
         self.folder = folder
         self._node = node
-        self._limits = limits or LogLimits()
+        self.limits = limits or LogLimits()
         self._lock = threading.Lock()
         # Two conditions, so that an arriving request wakes only the writer.
         self._changed = threading.Condition(self._lock)
@@ -103,7 +104,7 @@ class WriteAheadLog:
         self._sealed: deque[SealedSegment] = deque()
         self._open: _OpenSegment | None = None
         self._is_closing = False
-        self._policy = SealPolicy(self._limits)
+        self._policy = SealPolicy(self.limits)
         self._taken_s = 0.0
         self._hung_name = ""
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -131,9 +132,9 @@ class WriteAheadLog:
         with self._changed:
             if self._is_closing:
                 raise LogFullError("the collector is shutting down")
-            if self._segment_bytes + self._pending_bytes + size > self._limits.max_log_bytes:
-                raise LogFullError(f"the log is full: limit {self._limits.max_log_bytes} bytes")
-            if self._pending_bytes + size > self._limits.max_pending_bytes:
+            if self._segment_bytes + self._pending_bytes + size > self.limits.max_log_bytes:
+                raise LogFullError(f"the log is full: limit {self.limits.max_log_bytes} bytes")
+            if self._pending_bytes + size > self.limits.max_pending_bytes:
                 raise LogFullError("the disk cannot keep up with incoming requests")
             entry = _Pending(body, num_spans, digest)
             self._pending.append(entry)
@@ -216,7 +217,7 @@ class WriteAheadLog:
 
     def is_full(self) -> bool:
         """Return whether the next small request would be refused."""
-        return self.num_bytes() >= self._limits.max_log_bytes
+        return self.num_bytes() >= self.limits.max_log_bytes
 
     def oldest_ns(self) -> int | None:
         """Return when the oldest segment not yet stored was started; None if there is none."""
@@ -235,7 +236,7 @@ class WriteAheadLog:
             timeout_s: Longest wait.
             rest_s: How long ago the last segment must have been sealed; None: as for small ones.
         """
-        rest_s = self._limits.rest_s if rest_s is None else rest_s
+        rest_s = self.limits.rest_s if rest_s is None else rest_s
         until_s = time.monotonic() + timeout_s
         with self._changed:
             if self._sealed and all(segment.is_small for segment in self._sealed):
@@ -303,7 +304,7 @@ class WriteAheadLog:
         return max(due_s - time.monotonic(), 0.0)
 
     def _is_ripe(self, segment: _OpenSegment) -> bool:
-        if segment.num_bytes >= self._limits.seal_bytes:
+        if segment.num_bytes >= self.limits.seal_bytes:
             return True
         if self._sealed:
             # The store is busy: one larger insert is cheaper than two small ones. This thread wakes
@@ -391,7 +392,7 @@ class WriteAheadLog:
             if not self._sealed:
                 self._taken_s = time.monotonic()
             self._policy.record_sealed(time.monotonic())
-            is_small = segment.num_spans < self._limits.small_spans
+            is_small = segment.num_spans < self.limits.small_spans
             self._sealed.append(
                 SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns, is_small)
             )

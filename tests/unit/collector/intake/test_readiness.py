@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel_collector.intake.body_weight import TooManyError
 from evenkeel_collector.intake.canonical import MalformedError
 from evenkeel_collector.intake.readiness import SHOWN_S, Readiness
-from evenkeel_collector.log.seal_policy import LogLimits
+from evenkeel_collector.log.seal_policy import LogLimits, NeverFitsError
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
@@ -42,7 +43,13 @@ def test_a_refusal_is_shown_until_a_request_is_taken_or_may_be_again(
 
 @pytest.mark.parametrize(
     "error",
-    [MalformedError("x"), TooLargeError("x"), RateLimitedError("x", 1)],
+    [
+        MalformedError("x"),
+        TooManyError("x"),
+        TooLargeError("x"),
+        NeverFitsError("x"),
+        RateLimitedError("x", 1),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_a_senders_own_mistake_is_none_of_ours(tmp_path: Path, error: Exception) -> None:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from evenkeel_collector.log.seal_policy import LogLimits, SealPolicy
+from evenkeel_collector.log.seal_policy import LogLimits, NeverFitsError, SealPolicy
 
 LAZY = LogLimits(unread_age_s=20.0)
 EAGER = LogLimits()
@@ -57,3 +57,10 @@ def test_a_reader_has_a_segment_sealed(
     assert policy.is_requested is is_sealed
     policy.record_sealed(NOW_S)
     assert not policy.is_requested
+
+
+@pytest.mark.parametrize("limits", [LogLimits(max_pending_bytes=10), LogLimits(max_log_bytes=10)])
+def test_a_record_that_no_empty_log_could_hold_is_refused_for_good(limits: LogLimits) -> None:
+    limits.check(10)
+    with pytest.raises(NeverFitsError, match="11 bytes of it, more than 10"):
+        limits.check(11)

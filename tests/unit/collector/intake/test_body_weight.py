@@ -1,0 +1,243 @@
+"""What a body holds is known before it is parsed, and more than any sender sends is refused."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint, SummaryDataPoint
+
+from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.body_weight import (
+    COUNTED_BYTES,
+    INLINE_PARTS,
+    MAX_PARTS,
+    MAX_RECORDS,
+    NEGLIGIBLE_BYTES,
+    RECORDS,
+    BodyWeight,
+    TooManyError,
+    weigh_json,
+    weigh_protobuf,
+)
+from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
+from evenkeel_collector.intake.otlp_json import check_json
+from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
+from evenkeel_collector.intake.otlp_metrics import check_metrics_protobuf
+from evenkeel_collector.intake.signals import JSON, PROTOBUF, SIGNALS, Signal
+from tests.fixtures.otlp_payload import key_values, trace_request
+from tests.hostile.dense_bodies import (
+    DENSE_JSON,
+    DENSE_LOGS,
+    DENSE_METRICS,
+    DENSE_TRACES,
+    LONG_NAME,
+    wrap,
+)
+
+TRACES, METRICS, LOGS = SIGNALS
+CHECKS: Mapping[str, Callable[[bytes], CheckedBody]] = {
+    TRACES.path: check_protobuf,
+    METRICS.path: check_metrics_protobuf,
+    LOGS.path: check_logs_protobuf,
+}
+DENSE = [
+    *((TRACES, name, body) for name, body in DENSE_TRACES.items()),
+    *((METRICS, name, body) for name, body in DENSE_METRICS.items()),
+    *((LOGS, name, body) for name, body in DENSE_LOGS.items()),
+]
+
+
+def metrics_of(fill: Callable[[Any], None]) -> bytes:
+    request = ExportMetricsServiceRequest()
+    fill(request.resource_metrics.add().scope_metrics.add().metrics)
+    return request.SerializeToString()
+
+
+def read(signal: Signal, body: bytes) -> CheckedBody:
+    """Weigh and check a protobuf body, as the intake does."""
+    signal.weigh(PROTOBUF, body)
+    return CHECKS[signal.path](body)
+
+
+def fill_at_random(message: Any, rng: random.Random, depth: int = 0) -> None:
+    """Fill any fields of a message, with fewer and fewer messages inside it."""
+    for field in message.DESCRIPTOR.fields:
+        number = rng.randrange(4) if depth < 12 and rng.random() < 1 - depth / 12 else 0
+        if field.message_type is None:
+            value = b"x" if field.type == field.TYPE_BYTES else "x"
+            value = value if field.cpp_type == field.CPPTYPE_STRING else 1
+            if field.is_repeated:
+                getattr(message, field.name).extend([value] * number)
+            elif number:
+                setattr(message, field.name, value)
+        elif field.is_repeated:
+            for _ in range(number):
+                fill_at_random(getattr(message, field.name).add(), rng, depth + 1)
+        elif number:
+            getattr(message, field.name).SetInParent()
+            fill_at_random(getattr(message, field.name), rng, depth + 1)
+
+
+def contents_of(message: Any) -> Iterator[str]:
+    """Yield the full name of each message, and of each field with a number, that repeats."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            yield from [field.full_name] * (len(value) if field.is_repeated else 0)
+        else:
+            for each in value if field.is_repeated else [value]:
+                if field.is_repeated:
+                    yield field.message_type.full_name
+                yield from contents_of(each)
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: signal.path)
+def test_what_is_counted_is_what_the_parsed_body_has(signal: Signal) -> None:
+    rng = random.Random(1)
+    for _ in range(5):
+        message = signal.request()
+        while message.ByteSize() <= NEGLIGIBLE_BYTES:
+            more = signal.request()
+            fill_at_random(more, rng)
+            message.MergeFrom(more)
+        names = list(contents_of(message))
+        num_records = sum(name in RECORDS for name in names)
+        body = message.SerializeToString()
+        weight = weigh_protobuf(signal.request, body, is_whole=True)
+        assert weight == BodyWeight(num_records, len(names) - num_records)
+        assert signal.weigh(PROTOBUF, body).num_records == num_records
+        read(signal, body)
+
+
+def test_each_signal_has_the_class_of_its_requests() -> None:
+    assert [signal.request for signal in SIGNALS] == [
+        ExportTraceServiceRequest,
+        ExportMetricsServiceRequest,
+        ExportLogsServiceRequest,
+    ]
+
+
+@pytest.mark.parametrize("num_spans", [100, 600])
+def test_spans_are_counted_in_any_body_and_what_they_hold_if_asked(num_spans: int) -> None:
+    body = trace_request(num_spans, {f"a.{index}": "x" * 20 for index in range(10)})
+    encoded = body.SerializeToString()
+    # The resource and the scope; the resource's attribute.
+    assert weigh_protobuf(ExportTraceServiceRequest, encoded) == BodyWeight(num_spans + 2, 1)
+    of_all = weigh_protobuf(ExportTraceServiceRequest, encoded, is_whole=True)
+    assert of_all == BodyWeight(num_spans + 2, 10 * num_spans + 1)
+
+
+def test_what_spans_hold_is_counted_in_a_long_body() -> None:
+    body = trace_request(2, {"a": "x" * (COUNTED_BYTES // 2)}).SerializeToString()
+    assert weigh_protobuf(ExportTraceServiceRequest, body).num_parts == 3
+
+
+def test_events_links_and_their_attributes_are_counted() -> None:
+    request = trace_request(100)
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        span.events.add(name="e").attributes.extend(key_values({"a": 1, "b": 2}))
+        span.links.add()
+    body = request.SerializeToString()
+    assert weigh_protobuf(ExportTraceServiceRequest, body, is_whole=True).num_parts == 100 * 4 + 1
+
+
+def test_what_nested_lists_and_maps_hold_is_counted() -> None:
+    value = [[[[[[[[[[1, 2], {"a": 3, "b": "x" * NEGLIGIBLE_BYTES}]]]]]]]]]
+    body = trace_request(1, {"deep": value}).SerializeToString()
+    weight = weigh_protobuf(ExportTraceServiceRequest, body, is_whole=True)
+    # The resource's attribute and this one, lists of one, and what the inner two have.
+    assert weight.num_parts == 2 + 8 + 2 + 2 + 2
+
+
+def test_points_quantiles_and_buckets_are_counted() -> None:
+    def fill(metrics: Any) -> None:
+        metrics.add(name="g").gauge.data_points.extend([NumberDataPoint()] * 1_000)
+        histogram = metrics.add(name="h").histogram.data_points.add()
+        histogram.bucket_counts.extend([1] * 500)
+        histogram.explicit_bounds.extend([1.0] * 499)
+        metrics.add(name="q").summary.data_points.add().quantile_values.extend(
+            [SummaryDataPoint.ValueAtQuantile()] * 40
+        )
+
+    weight = weigh_protobuf(ExportMetricsServiceRequest, metrics_of(fill))
+    # The resource, the scope and three metrics are records, too.
+    assert weight == BodyWeight(5 + 1_000 + 1 + 1 + 40, 999)
+
+
+@pytest.mark.parametrize(
+    ("signal", "body"), [pytest.param(of, body, id=name) for of, name, body in DENSE]
+)
+def test_a_body_of_next_to_nothing_is_refused(signal: Signal, body: bytes) -> None:
+    with pytest.raises(TooManyError, match="more than"):
+        read(signal, body)
+
+
+@pytest.mark.parametrize("body", DENSE_JSON.values(), ids=DENSE_JSON)
+def test_so_is_one_in_json(body: bytes) -> None:
+    with pytest.raises(TooManyError, match="more than"):
+        weigh_json(body)
+        check_json(body)
+
+
+def test_what_takes_long_is_not_parsed_in_the_event_loop() -> None:
+    spans = trace_request(512, {f"a.{index}": "x" * 20 for index in range(10)})
+    assert TRACES.weigh(PROTOBUF, spans.SerializeToString()).is_light
+    empty = wrap(b"\x0a\0" * 2_000 + b"\x0a\0" * 2_000, 0x2A, 0x12, 0x12, 0x0A)
+    assert not METRICS.weigh(PROTOBUF, empty).is_light
+    assert not TRACES.weigh(JSON, b"[{}" + b",{}" * INLINE_PARTS + b"]").is_light
+
+
+def test_many_nested_values_are_not_read_in_the_event_loop() -> None:
+    lists: list[list[int]] = [[]] * INLINE_PARTS
+    body = trace_request(1, {"a": lists}).SerializeToString()
+    with pytest.raises(OverBudgetError):
+        check_protobuf(body, is_hasty=True)
+    checked = ExportTraceServiceRequest.FromString(check_protobuf(body).payload)
+    span = checked.resource_spans[0].scope_spans[0].spans[0]
+    assert span.attributes[0].value.string_value == str(lists).replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(wrap(b"\x12\x7f" + b"\0" * 9_000, 0x12, 0x0A), id="short"),
+        pytest.param(b"\x0a" + b"\xff" * 9_000, id="a length without end"),
+        pytest.param(b"\x0b" * 9_000, id="groups"),
+        pytest.param(b"\x0a\xff\xff\xff\x7f" + b"\0" * 9_000, id="longer than it is"),
+    ],
+)
+def test_a_body_that_is_none_is_malformed(body: bytes) -> None:
+    with pytest.raises(MalformedError, match="not an OTLP ExportTraceServiceRequest"):
+        TRACES.weigh(PROTOBUF, body)
+
+
+def test_json_is_weighed_as_json() -> None:
+    body = b'{"resourceSpans": [{"a": {}}]}'
+    assert TRACES.weigh(JSON, body).num_parts == 4
+
+
+def test_a_long_name_is_not_copied_to_each_of_many_points() -> None:
+    assert METRICS.weigh(PROTOBUF, LONG_NAME).num_records < MAX_RECORDS
+    with pytest.raises(TooManyError, match="names of its points"):
+        check_metrics_protobuf(LONG_NAME)
+
+
+def test_attributes_are_not_copied_to_each_of_many_quantiles() -> None:
+    def fill(metrics: Any) -> None:
+        point = metrics.add(name="q").summary.data_points.add()
+        point.attributes.add(key="x" * 1_000_000)
+        point.quantile_values.extend([SummaryDataPoint.ValueAtQuantile()] * 100)
+
+    with pytest.raises(TooManyError, match="names of its points"):
+        check_metrics_protobuf(metrics_of(fill))
+
+
+def test_the_limits_are_far_above_what_senders_send() -> None:
+    # The Collector's default batch is 8,192 records. No body is larger than 20 MiB by default.
+    assert MAX_RECORDS > 10 * 8_192
+    assert MAX_PARTS * 21 > 20 << 20
