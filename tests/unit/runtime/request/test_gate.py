@@ -71,7 +71,9 @@ class Connection:
     answers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._messages = deque([{"type": "http.request", "body": self.slo_class.encode()}])
+        self._messages: deque[dict[str, Any]] = deque(
+            [{"type": "http.request", "body": self.slo_class.encode()}]
+        )
         self._has_left = asyncio.Event()
 
     def leave(self) -> None:
