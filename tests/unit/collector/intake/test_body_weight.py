@@ -70,7 +70,7 @@ def fill_at_random(message: Any, rng: random.Random, depth: int = 0) -> None:
     for field in message.DESCRIPTOR.fields:
         number = rng.randrange(4) if depth < 12 and rng.random() < 1 - depth / 12 else 0
         if field.message_type is None:
-            value = b"x" if field.type == field.TYPE_BYTES else "x"
+            value: bytes | str | int = b"x" if field.type == field.TYPE_BYTES else "x"
             value = value if field.cpp_type == field.CPPTYPE_STRING else 1
             if field.is_repeated:
                 getattr(message, field.name).extend([value] * number)
@@ -115,11 +115,9 @@ def test_what_is_counted_is_what_the_parsed_body_has(signal: Signal) -> None:
 
 
 def test_each_signal_has_the_class_of_its_requests() -> None:
-    assert [signal.request for signal in SIGNALS] == [
-        ExportTraceServiceRequest,
-        ExportMetricsServiceRequest,
-        ExportLogsServiceRequest,
-    ]
+    assert TRACES.request is ExportTraceServiceRequest
+    assert METRICS.request is ExportMetricsServiceRequest
+    assert LOGS.request is ExportLogsServiceRequest
 
 
 @pytest.mark.parametrize("num_spans", [100, 600])
