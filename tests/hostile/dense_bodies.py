@@ -46,6 +46,7 @@ DENSE_LOGS = {"records": wrap(b"\x12\0" * 500_000, 0x12, 0x0A)}
 DENSE_JSON = {
     "objects": b'{"resourceSpans": [' + b"{}," * 2_000_000 + b"{}]}",
     "lists": b'{"a": [' + b"[]," * 2_000_000 + b"[]]}",
+    "numbers": b'{"a": [' + b"1," * 2_000_001 + b"1]}",
     "spans": b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * 100_000 + b"{}]}]}]}",
 }
 LONG_NAME = wrap(

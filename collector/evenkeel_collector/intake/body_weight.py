@@ -25,6 +25,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 MAX_RECORDS = 100_000
 # As much as 20 MiB hold, the largest body by default, if each takes 20 bytes.
 MAX_PARTS = 1_000_000
+# Commas of a JSON body, in texts too; most stand between two members of an object or list.
+MAX_COMMAS = 2_000_000
 # Bodies with more than this are not parsed in the event loop, however short they are.
 INLINE_RECORDS = 1_000
 INLINE_PARTS = 20_000
@@ -135,9 +137,11 @@ def weigh_json(body: bytes) -> BodyWeight:
     """Return what a JSON body holds at most: every object and list, and what texts have of both.
 
     Raises:
-        TooManyError: If that is too much.
+        TooManyError: If that is too much, or there are too many values.
     """
     weight = BodyWeight()
+    if body.count(b",") > MAX_COMMAS:
+        raise TooManyError(f"body has more than {MAX_COMMAS:,} JSON values: send smaller batches")
     weight.add(None, body.count(b"{") + body.count(b"["))
     return weight
 
