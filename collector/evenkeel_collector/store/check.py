@@ -35,7 +35,7 @@ TRANSIENT_CODES = frozenset({
     95, 96,  # CANNOT_READ_FROM_SOCKET, CANNOT_WRITE_TO_SOCKET
     159,  # TIMEOUT_EXCEEDED
     173,  # CANNOT_ALLOCATE_MEMORY
-    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+    201, 202,  # QUOTA_EXCEEDED, TOO_MANY_SIMULTANEOUS_QUERIES
     203,  # NO_FREE_CONNECTION
     204,  # CANNOT_FSYNC
     209, 210,  # SOCKET_TIMEOUT, NETWORK_ERROR
@@ -51,10 +51,12 @@ TRANSIENT_CODES = frozenset({
     394,  # QUERY_WAS_CANCELLED
     439,  # CANNOT_SCHEDULE_TASK: no thread is free
     497, 516,  # ACCESS_DENIED, AUTHENTICATION_FAILED
+    745,  # SERVER_OVERLOADED
     999,  # KEEPER_EXCEPTION
 })  # fmt: skip
 OUT_OF_MEMORY_CODES = frozenset({173, 241})
-# STD_EXCEPTION (1001) is whatever the C++ library raises: these come from memory and files, others
+STD_EXCEPTION = 1001
+# It is whatever the C++ library raises: these come from memory and files, others
 # may come from the data.
 _STORES_EXCEPTION = re.compile(
     r"Code: 1001, type: std::\S*\b(bad_alloc|filesystem_error|system_error)\b"
@@ -136,4 +138,6 @@ def is_refusal(error: Exception) -> bool:
     """Whether the store refused the data, as far as its error says."""
     if not isinstance(error, DatabaseError) or error.code is None:
         return False
-    return error.code not in TRANSIENT_CODES and not _STORES_EXCEPTION.search(str(error))
+    if error.code == STD_EXCEPTION:
+        return not _STORES_EXCEPTION.search(str(error))
+    return error.code not in TRANSIENT_CODES

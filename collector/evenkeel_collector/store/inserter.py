@@ -100,11 +100,11 @@ class Inserter:
                     num_refusals = 0
                     left = self._part(left)
                 if left is not None and num_memory_failures >= self._max_memory_failures:
-                    rest = self._store_first_part(left)
-                    if rest is not None:
-                        left = rest
-                        continue
                     num_memory_failures = 0
+                    parted, left = self._store_first_part(left)
+                    if parted:
+                        num_memory_failures = self._max_memory_failures
+                        continue
                 if left is None:
                     return
                 self._insert(left)
@@ -192,13 +192,15 @@ class Inserter:
         self._metrics.segments_quarantined.inc(len(isolated.poison))
         return self._log.part(segment, isolated)
 
-    def _store_first_part(self, segment: SealedSegment) -> SealedSegment | None:
+    def _store_first_part(self, segment: SealedSegment) -> tuple[bool, SealedSegment | None]:
         """Store as much of a segment as the store has memory for; return the rest.
 
-        None if the store has memory for all of it, or for none; nothing is then stored. Tables that
-        an earlier attempt filled before the memory ran out get the part a second time
+        What the store refuses of that part is quarantined first, and nothing is stored yet. False
+        if the store has memory for the whole segment, or for none of it: it is then as it was.
+        Tables that an earlier attempt filled before the memory ran out get the part a second time
         (docs/decisions/0338).
         """
+        self._check_disk()
         if self._client is None:
             self._client = self._storage.connect()
         settings, created_ns = self._storage.insert_settings, segment.created_ns
@@ -207,8 +209,15 @@ class Inserter:
             part, rest = first_part(
                 bodies, lambda some: check.fits(encode_segment(segment.name, created_ns, some))
             )
-        if not rest:
-            return None
+            if not rest:
+                return False, segment
+            isolated = isolate(
+                part, lambda some: check.refusal(encode_segment(segment.name, created_ns, some))
+            )
+        if isolated.poison:
+            self._metrics.segments_quarantined.inc(len(isolated.poison))
+            isolated.good += rest
+            return True, self._log.part(segment, isolated)
         # Of its contents, so that a part that is stored again after a failure is recognised.
         name = f"{segment.name}.{isal_zlib.crc32(b''.join(part)):08x}"
         with self._storage.gate.inserting():
@@ -219,5 +228,4 @@ class Inserter:
             "stored a part of a segment, for lack of memory segment=%s bodies=%d left=%d",
             segment.name, len(part), len(rest),
         )  # fmt: skip
-        self._log.repeats.save()
-        return self._log.part(segment, Isolated(good=rest))
+        return True, self._log.part(segment, Isolated(good=rest))

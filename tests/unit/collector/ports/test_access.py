@@ -62,6 +62,8 @@ def test_without_tokens_everyone_may_do_everything() -> None:
         ({"authorization": "bearer  abc"}, "abc"),
         ({"authorization": "Basic " + base64.b64encode(b"user:a:bc").decode()}, "a:bc"),
         ({"authorization": "Basic ???"}, None),
+        ({"authorization": "Basic \xe9"}, None),
+        ({"authorization": "Basic 4Q=="}, None),
         ({"x-clickhouse-key": "abc"}, "abc"),
         ({"authorization": "Digest abc"}, None),
         ({}, None),

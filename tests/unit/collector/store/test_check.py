@@ -17,6 +17,8 @@ ERRORS = [
     pytest.param(DatabaseError("cannot parse", code=436), True, id="a wrong Protobuf value"),
     pytest.param(DatabaseError("odd", code=395), True, id="a view that throws"),
     pytest.param(DatabaseError(LENGTH, code=1001), True, id="a too long string"),
+    pytest.param(DatabaseError(f"cannot parse '{BAD_ALLOC}'", code=6), True, id="quoted data"),
+    pytest.param(DatabaseError("quota", code=201), False, id="a quota"),
     pytest.param(DatabaseError("cut off", code=33), True, id="data that ends early"),
     pytest.param(DatabaseError("no memory", code=241), False, id="a memory limit"),
     pytest.param(DatabaseError("no memory", code=173), False, id="no memory"),
