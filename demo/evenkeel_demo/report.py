@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,9 @@ _HERE = Path(__file__).parent
 # The objective of slos.yaml.
 OBJECTIVE_S = 1.0
 QUANTILES = ("p50", "p95", "p99")
+# Requests become queryable 3 s after the runtime sends them, later on a busy machine.
+SETTLE_S = 4.0
+SETTLED_WITHIN_S = 60.0
 
 
 def measure(store: Store, since: datetime) -> dict[str, Any]:
@@ -31,6 +35,23 @@ def measure(store: Store, since: datetime) -> dict[str, Any]:
     for name in ("ttft_s", "itl_s"):
         row[name] = dict(zip(QUANTILES, map(_finite, row[name] or [None] * 3), strict=True))
     return row
+
+
+def measure_settled(store: Store, since: datetime, num_sent: int) -> dict[str, Any]:
+    """Return the figures once all requests sent are stored, or no more arrive.
+
+    Raises:
+        CannotMeasureError: If nothing was stored.
+        StoreError: If the store does not answer.
+    """
+    deadline_s, num_before = time.monotonic() + SETTLED_WITHIN_S, 0
+    while True:
+        time.sleep(SETTLE_S)
+        figures = measure(store, since)
+        num_stored = figures["requests"]
+        if num_stored >= num_sent or num_stored == num_before or time.monotonic() > deadline_s:
+            return figures
+        num_before = num_stored
 
 
 def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:

@@ -40,8 +40,6 @@ COLLECTOR_ID = "collector/collector-id"
 FEEDBACK_PATH = "/v1/feedback"
 DEFAULT_RECEIVER_PORT = 9095
 START_TIMEOUT_S = 300.0
-# Requests become queryable 3 s after the runtime sends them; the report waits for the last ones.
-SETTLE_S = 4.0
 # How long the demo runs over for an unfinished A/B run or an unresolved alert: a slow machine needs
 # longer for both.
 GRACE_S = 300.0
@@ -284,14 +282,13 @@ class _Stage:
         return self.place.endpoints.dashboard
 
     def report(self) -> dict[str, Any]:
-        time.sleep(SETTLE_S)
+        counters = self.traffic.counters
         query_url = self.place.endpoints.query
         store = Store(query_url)
         try:
-            figures = report.measure(store, self.since)
+            figures = report.measure_settled(store, self.since, counters.requests)
         finally:
             store.close()
-        counters = self.traffic.counters
         return {
             **figures,
             "client": {
