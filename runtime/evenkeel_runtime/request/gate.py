@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -109,7 +108,8 @@ class ControlMiddleware:
         """Let the app check the caller's API key first; then the request is admitted."""
         try:
             await self._app(scope, turn.receive, turn.watch_send(send))
-        except ClientDisconnect:
+        except Exception:
+            # Code that reads a body fails in many ways if the client has left.
             if not turn.is_missed:
                 raise
         if turn.refusal is not None:

@@ -400,6 +400,38 @@ def test_a_streamed_request_that_waits_is_late_before_its_turn(
     asyncio.run(scenario())
 
 
+def responses(service: ControlService, app: Any, slo_class: str = "chat") -> Connection:
+    """Return a request that waits in the middleware, not at the engine's door."""
+    return Connection(service, app, slo_class, "/v1/responses")
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["refused", "gone"])
+@pytest.mark.parametrize("error", [KeyError("body"), ExceptionGroup("read", [ClientDisconnect()])])
+def test_what_the_app_raises_for_an_unserved_request_does_not_replace_the_refusal(
+    tmp_path: Path, error: Exception, is_gone: bool
+) -> None:
+    async def fail(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise error
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, fail, "batch" if is_gone else "chat")
+        if is_gone:
+            second.leave()
+        await second.ask()
+        assert second.status == (None if is_gone else 503)
+        app.may_end.set()
+        await first
+        with pytest.raises(type(error)):
+            await responses(service, fail).ask()
+
+    asyncio.run(scenario())
+
+
 def test_switched_off_nothing_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         service = make_service(tmp_path, mode=ControlMode.OFF)
