@@ -31,6 +31,8 @@ _NO_TOKEN = (b":", b"event: response.created\n", b"event: response.in_progress\n
 # Requests of these may be streamed. The word in a prompt has escaped quotes.
 _STREAMED_OPERATIONS = frozenset({"chat", "text_completion"})
 _STREAMED = re.compile(rb'"stream"\s*:\s*true')
+# Of a body in several messages, what may be split between two of them.
+_MAX_STREAMED_BYTES = 32
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -198,6 +200,7 @@ class _Waiting:
         self._budget = budget
         self._visit = visit
         self._num_held = 0
+        self._tail = b""
         self._messages: deque[Message] = deque()
         self._reading: asyncio.Task[Message] | None = None
         self.has_left = False
@@ -233,9 +236,10 @@ class _Waiting:
         num_bytes = len(message.get("body", b""))
         self._num_held += num_bytes
         self._budget.left -= num_bytes
-        if self._visit is not None and not (self.has_left or message.get("more_body")):
-            body = b"".join(each.get("body", b"") for each in self._messages)
-            self._visit.is_streamed = _STREAMED.search(body) is not None
+        if self._visit is not None and not self._visit.is_streamed:
+            seen = self._tail + message.get("body", b"")
+            self._visit.is_streamed = _STREAMED.search(seen) is not None
+            self._tail = seen[-_MAX_STREAMED_BYTES:]
 
     def give_back(self) -> None:
         """Release the buffered bytes to the budget; the request is no longer waiting."""

@@ -432,6 +432,21 @@ def test_what_the_app_raises_for_an_unserved_request_does_not_replace_the_refusa
     asyncio.run(scenario())
 
 
+def test_a_streamed_request_is_known_before_all_of_its_body_has_arrived(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        visit = make_service(tmp_path).control.arrive(Caller(slo_class="batch"), 10)
+        bodies = [b'{"stream": t', b'rue, "input": "', b"x" * 100]
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": bodies.pop(0), "more_body": True}
+
+        waiting = _Waiting(receive, BodyBudget(100), visit)
+        await waiting.wait(asyncio.get_running_loop().create_future(), 0.01)
+        assert (bodies, visit.is_streamed) == ([], True)
+
+    asyncio.run(scenario())
+
+
 def test_switched_off_nothing_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         service = make_service(tmp_path, mode=ControlMode.OFF)
