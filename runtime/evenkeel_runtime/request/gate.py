@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -32,6 +31,8 @@ _NO_TOKEN = (b":", b"event: response.created\n", b"event: response.in_progress\n
 # Requests of these may be streamed. The word in a prompt has escaped quotes.
 _STREAMED_OPERATIONS = frozenset({"chat", "text_completion"})
 _STREAMED = re.compile(rb'"stream"\s*:\s*true')
+# Of a body in several messages, what may be split between two of them.
+_MAX_STREAMED_BYTES = 32
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -109,9 +110,12 @@ class ControlMiddleware:
         """Let the app check the caller's API key first; then the request is admitted."""
         try:
             await self._app(scope, turn.receive, turn.watch_send(send))
-        except ClientDisconnect:
+        except Exception:
+            # Code that reads a body fails in many ways if the client has left.
             if not turn.is_missed:
                 raise
+        finally:
+            turn.end()
         if turn.refusal is not None:
             raise turn.refusal
 
@@ -120,7 +124,8 @@ class _Turn:
     """The turn of a request that vLLM does not render before it is admitted.
 
     It joins the queue when the app first reads its body: by then vLLM, and any middleware that
-    reads only the head, has refused a caller without an API key.
+    reads only the head, has refused a caller without an API key. If the app begins to answer
+    before that or meanwhile, the request needs no turn.
 
     Args:
         control: The control hook.
@@ -136,42 +141,66 @@ class _Turn:
         self._control = control
         self._visit = visit
         self._waiting = waiting
+        # The app may read twice at once, and may cancel a read and repeat it.
+        self._lock = asyncio.Lock()
+        self._may_read = False
         self.is_missed = False
         self.refusal: RefusedError | None = None
 
     async def receive(self) -> Message:
         """Return the next message once its turn has come."""
-        if self._visit.entered_s is None and not self.is_missed:
-            try:
-                await self._enter()
-            except RefusedError as error:
-                self.refusal = error
-                self.is_missed = True
+        async with self._lock:
+            if not (self._may_read or self.is_missed):
+                await self._wait()
         return {"type": "http.disconnect"} if self.is_missed else await self._waiting.receive()
 
-    async def _enter(self) -> None:
+    async def _wait(self) -> None:
         control, visit, waiting = self._control, self._visit, self._waiting
-        ticket = control.queue(visit)
+        try:
+            ticket = visit.ticket or control.queue(visit)
+        except RefusedError as error:
+            self._miss(error)
+            return
         if not ticket.let_in.done():
-            try:
-                await waiting.wait(ticket.let_in, control.longest_wait_s(visit))
-            finally:
-                waiting.give_back()
+            await waiting.wait(ticket.let_in, control.left_s(visit))
+        waiting.give_back()
+        if self._may_read:
+            return
         if waiting.has_left:
-            self.is_missed = True
+            self._miss(None)
         elif ticket.is_inside:
+            self._may_read = True
             control.enter(visit)
         else:
             is_last = ticket.was_pushed_out
-            raise control.push_out(visit) if is_last else control.give_up(visit)
+            self._miss(control.push_out(visit) if is_last else control.give_up(visit))
+
+    def _miss(self, refusal: RefusedError | None) -> None:
+        self.is_missed = True
+        self.refusal = refusal
+        self._leave_queue()
+
+    def _leave_queue(self) -> None:
+        if self._visit.ticket is not None:
+            self._control.gate.leave(self._visit.ticket)
 
     def watch_send(self, send: Send) -> Send:
         """Return `send` for the app, without its answer to the disconnect that it saw."""
 
         def watched(message: Message) -> Awaitable[None]:
-            return _nothing() if self.is_missed else send(message)
+            if self.is_missed:
+                return _nothing()
+            if not self._may_read and message["type"] == "http.response.start":
+                self._may_read = True
+                self._leave_queue()
+            return send(message)
 
         return watched
+
+    def end(self) -> None:
+        """Stop reading ahead; the app has returned, and no read that it left behind waits."""
+        self._may_read = True
+        self._waiting.stop()
 
 
 class BodyBudget:
@@ -198,33 +227,32 @@ class _Waiting:
         self._budget = budget
         self._visit = visit
         self._num_held = 0
+        self._tail = b""
         self._messages: deque[Message] = deque()
         self._reading: asyncio.Task[Message] | None = None
         self.has_left = False
 
     async def wait(self, turn: asyncio.Future[None], longest_s: float) -> None:
-        """Wait until admitted, until the client disconnects, or until the timeout."""
+        """Wait until admitted, until the client disconnects, or until the timeout.
+
+        If it is cancelled, nothing that was read is lost, and it can be called again.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + longest_s
-        try:
-            while not turn.done() and not self.has_left:
-                if self._reading is None and self._budget.left > 0:
-                    self._reading = asyncio.ensure_future(self._receive())
-                left_s = deadline_s - loop.time()
-                reading = self._reading
+        while not turn.done() and not self.has_left:
+            if self._reading is None and self._budget.left > 0:
+                self._reading = asyncio.ensure_future(self._receive())
+            reading = self._reading
+            if reading is None or not reading.done():
                 waited: list[asyncio.Future[Any]] = [turn] if reading is None else [turn, reading]
+                left_s = deadline_s - loop.time()
                 done, _ = await asyncio.wait(
                     waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     break
-                if reading is not None and reading in done:
-                    self._keep(reading.result())
-        except BaseException:
-            self._stop_reading()
-            raise
-        if not turn.done() or turn.cancelled():
-            self._stop_reading()
+            if reading is not None and reading.done():
+                self._keep(reading.result())
 
     def _keep(self, message: Message) -> None:
         self._reading = None
@@ -233,28 +261,35 @@ class _Waiting:
         num_bytes = len(message.get("body", b""))
         self._num_held += num_bytes
         self._budget.left -= num_bytes
-        if self._visit is not None and not (self.has_left or message.get("more_body")):
-            body = b"".join(each.get("body", b"") for each in self._messages)
-            self._visit.is_streamed = _STREAMED.search(body) is not None
+        if self._visit is not None and not self._visit.is_streamed:
+            seen = self._tail + message.get("body", b"")
+            self._visit.is_streamed = _STREAMED.search(seen) is not None
+            self._tail = seen[-_MAX_STREAMED_BYTES:]
 
     def give_back(self) -> None:
         """Release the buffered bytes to the budget; the request is no longer waiting."""
         self._budget.left += self._num_held
         self._num_held = 0
 
-    def _stop_reading(self) -> None:
+    def stop(self) -> None:
+        """Stop reading; the request has ended."""
+        self.give_back()
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
     async def receive(self) -> Message:
         """Return the buffered messages first, then new ones from the connection."""
-        if self._messages:
-            return self._messages.popleft()
-        if self._reading is not None:
-            reading, self._reading = self._reading, None
-            return await reading
-        return await self._receive()
+        while self._reading is not None and not self._messages:
+            reading = self._reading
+            # A cancelled call leaves the message for the next one. Starlette's `is_disconnected`
+            # cancels its read as soon as that waits.
+            if not reading.done():
+                await asyncio.wait((reading,))
+            if self._reading is reading:
+                self._reading = None
+                return reading.result()
+        return self._messages.popleft() if self._messages else await self._receive()
 
 
 async def _nothing() -> None:

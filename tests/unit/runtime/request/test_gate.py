@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -12,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import StreamingResponse
 
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -396,6 +398,245 @@ def test_a_streamed_request_that_waits_is_late_before_its_turn(
         app.may_end.set()
         await asyncio.gather(first, second)
         assert app.bodies[-1] == body[:half].encode()
+
+    asyncio.run(scenario())
+
+
+def responses(service: ControlService, app: Any, slo_class: str = "chat") -> Connection:
+    """Return a request that waits in the middleware, not at the engine's door."""
+    return Connection(service, app, slo_class, "/v1/responses")
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["cancelled and repeated", "two at once"])
+def test_a_request_joins_the_queue_once_however_often_its_body_is_asked_for(
+    tmp_path: Path, at_once: bool
+) -> None:
+    may_end, bodies = asyncio.Event(), []
+
+    async def read_twice(scope: Any, receive: Any, send: Any) -> None:
+        if at_once:
+            reads = [asyncio.create_task(receive()) for _ in range(2)]
+            bodies.append((await reads[0])["body"])
+            reads[1].cancel()
+        else:
+            request = Request(scope, receive)
+            for _ in range(3):
+                assert not await request.is_disconnected()
+                await asyncio.sleep(0)
+            bodies.append(await request.body())
+        await send(START)
+        await may_end.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        gate, app = service.control.gate, App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: gate.num_inside == 1)
+        second = asyncio.create_task(responses(service, read_twice, "batch").ask())
+        await soon(lambda: gate.count_waiting())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert gate.count_waiting() == {"batch": 1}
+        app.may_end.set()
+        await first
+        await soon(lambda: bodies == [b"batch"])
+        may_end.set()
+        await second
+        assert (gate.num_inside, gate.count_waiting()) == (0, {})
+        assert service.control.counts.admitted == {"chat": 1, "batch": 1}
+
+    asyncio.run(scenario())
+
+
+def test_reads_that_are_cancelled_and_repeated_share_one_deadline(tmp_path: Path) -> None:
+    async def poll(scope: Any, receive: Any, send: Any) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                with suppress(TimeoutError):
+                    assert (await asyncio.wait_for(receive(), 0.01))["type"] == "http.disconnect"
+                    return
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, poll)
+        await second.ask()
+        assert second.status == 503
+        assert service.control.counts.refused == {("chat", "queue_deadline"): 1}
+        app.may_end.set()
+        await first
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_the_app_has_begun_is_neither_queued_nor_refused(tmp_path: Path) -> None:
+    may_end = asyncio.Event()
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"1"
+        await may_end.wait()
+        yield b"2"
+
+    async def answer_unread(scope: Any, receive: Any, send: Any) -> None:
+        # Listens for a disconnect while it streams.
+        await StreamingResponse(parts())(scope, receive, send)
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, answer_unread)
+        task = asyncio.create_task(second.ask())
+        await soon(lambda: len(second.answers) == 2)
+        assert service.control.gate.count_waiting() == {}
+        # Its class may wait for 0.05 s.
+        await asyncio.sleep(0.1)
+        may_end.set()
+        await task
+        assert [answer.get("status") for answer in second.answers] == [200, None, None, None]
+        assert service.control.counts.refused == {}
+        app.may_end.set()
+        await first
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["refused", "gone"])
+@pytest.mark.parametrize("error", [KeyError("body"), ExceptionGroup("read", [ClientDisconnect()])])
+def test_what_the_app_raises_for_an_unserved_request_does_not_replace_the_refusal(
+    tmp_path: Path, error: Exception, is_gone: bool
+) -> None:
+    async def fail(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise error
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, fail, "batch" if is_gone else "chat")
+        if is_gone:
+            second.leave()
+        await second.ask()
+        assert second.status == (None if is_gone else 503)
+        app.may_end.set()
+        await first
+        with pytest.raises(type(error)):
+            await responses(service, fail).ask()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["refused", "gone"])
+def test_an_unserved_request_leaves_the_queue_before_the_app_returns(
+    tmp_path: Path, is_gone: bool
+) -> None:
+    may_return, has_read = asyncio.Event(), asyncio.Event()
+
+    async def linger(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        has_read.set()
+        await may_return.wait()
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        unserved = responses(service, linger, "batch" if is_gone else "chat")
+        if is_gone:
+            unserved.leave()
+        second = asyncio.create_task(unserved.ask())
+        await has_read.wait()
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await first
+        assert service.control.gate.num_inside == 0
+        may_return.set()
+        await second
+
+    asyncio.run(scenario())
+
+
+def test_a_streamed_request_is_known_before_all_of_its_body_has_arrived(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        visit = make_service(tmp_path).control.arrive(Caller(slo_class="batch"), 10)
+        bodies = [b'{"stream": t', b'rue, "input": "', b"x" * 100]
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": bodies.pop(0), "more_body": True}
+
+        waiting = _Waiting(receive, BodyBudget(100), visit)
+        await waiting.wait(asyncio.get_running_loop().create_future(), 0.01)
+        assert (bodies, visit.is_streamed) == ([], True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_served", [False, True], ids=["that waits", "that was served"])
+def test_an_app_that_polls_sees_that_the_caller_of_a_request_has_left(
+    tmp_path: Path, is_served: bool
+) -> None:
+    has_begun, has_seen = asyncio.Event(), asyncio.Event()
+
+    async def poll(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        if is_served:
+            await request.body()
+        has_begun.set()
+        while not await request.is_disconnected():
+            await asyncio.sleep(0.001)
+        has_seen.set()
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, poll, "batch")
+        task = asyncio.create_task(second.ask())
+        if is_served:
+            await soon(lambda: service.control.gate.count_waiting())
+            app.may_end.set()
+        await has_begun.wait()
+        second.leave()
+        async with asyncio.timeout(20):
+            await has_seen.wait()
+        app.may_end.set()
+        await asyncio.gather(first, task)
+        assert service.control.counts.admitted == {"chat": 1, **({"batch": 1} if is_served else {})}
+
+    asyncio.run(scenario())
+
+
+def test_a_read_that_outlives_the_request_joins_no_queue(tmp_path: Path) -> None:
+    reads: list[asyncio.Task[Any]] = []
+
+    async def leave_reads_behind(scope: Any, receive: Any, send: Any) -> None:
+        reads.append(asyncio.create_task(receive()))
+        await asyncio.sleep(0.01)
+        reads.append(asyncio.create_task(receive()))
+
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first = asyncio.create_task(responses(service, app).ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        second = responses(service, leave_reads_behind)
+        await second.ask()
+        await asyncio.wait(reads, timeout=0.1)
+        for read in reads:
+            read.cancel()
+        assert service.control.gate.count_waiting() == {}
+        assert service.control.counts.refused == {}
+        app.may_end.set()
+        await first
+        assert service.control.gate.num_inside == 0
 
     asyncio.run(scenario())
 
