@@ -19,11 +19,14 @@ pytestmark = pytest.mark.integration
 # The range begins 45 s into its first minute and ends 20 s into its last.
 HOUR_S = NOW // S // 3600 * 3600
 FROM_S, TO_S = HOUR_S + 45, HOUR_S + 620
+# Long ranges begin within the second of the four hours of a step.
+LONG_STEP_S = 4 * 3600
+EARLY_S = (HOUR_S // LONG_STEP_S - 6) * LONG_STEP_S
 
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    """A store with one request per second."""
+    """A store with one request per second; long before the range, one in 60 is kept."""
     storage = open_new_store(tmp_path_factory.mktemp("steps") / "store")
     client = storage.connect()
     insert(
@@ -31,6 +34,15 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
         *(
             {"end_ns": (second + 1) * S, "e2e_s": 1.0, "output_tokens": 7}
             for second in range(HOUR_S - 600, TO_S)
+        ),
+        *(
+            {
+                "end_ns": (second + 1) * S,
+                "e2e_s": 1.0,
+                "output_tokens": 7,
+                "sample_weight": 60.0,
+            }
+            for second in range(2 * EARLY_S - HOUR_S, HOUR_S - 600, 60)
         ),
     )
     client.close()
@@ -63,3 +75,25 @@ def test_the_rate_of_every_step_is_that_of_its_part_in_the_range(
     for row in steps.values():
         assert row["requests_per_s"] == pytest.approx(1.0)
         assert row["output_tokens_per_s"] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("minutes", [61, 80, 120], ids=["10:01", "10:20", "11:00"])
+def test_rates_from_hour_rollups_leave_out_the_hour_that_counts_as_before(
+    storage: Storage, minutes: int
+) -> None:
+    begin_s = EARLY_S + minutes * 60
+    client = storage.connect()
+    parameters = {
+        "from_ms": begin_s * 1000,
+        "to_ms": HOUR_S * 1000,
+        "before_ms": (2 * begin_s - HOUR_S) * 1000,
+        "step_s": LONG_STEP_S,
+        **NO_FILTER,
+    }
+    rows = list(client.query(read_query(query("health_counts_1m")), parameters).named_results())
+    client.close()
+    assert min(row["bucket"] for row in rows if row["bucket"]) == EARLY_S
+    assert [row["is_now"] for row in rows if not row["bucket"]] == [0, 1]
+    for row in rows:
+        assert row["requests_per_s"] == pytest.approx(1.0), row["bucket"]
+        assert row["output_tokens_per_s"] == pytest.approx(7.0), row["bucket"]

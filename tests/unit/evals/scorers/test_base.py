@@ -121,6 +121,103 @@ def test_answers(spec: Any, reference: Any, answer: str, is_right: bool) -> None
     assert score.value is not None and 0 <= score.value <= 1
 
 
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("½", "1/2"),
+        ("1/2", "½."),
+        ("¾ cup", "3/4 cup"),
+        ("1 1/2 cups", "1½ cups"),
+        ("x = 3", "x = 3 ✅"),
+        ("x = 3", "> x = 3"),
+        ("x = 3", "> > **x = 3**"),
+        ("x = 3\ny = 4", "> x = 3\n> y = 4"),
+        ("x = 3", "→ x = 3"),
+        ("x = 3", "* x = 3"),
+        ("x = 3", "*x* = 3"),
+        ("let x = 3", "let *x* = 3"),
+        ("≥ 5", ">= 5"),
+        ("> 5", "> 5"),
+        ("25 °C", "→ 25 °C"),
+        ("25 °C", "25 °C ✅"),
+        ("5 ₹", "✅ 5 ₹"),
+        ("5 × 3 = 15", "5 * 3 = 15"),
+        ("5 × 3 = 15", "5*3=15"),
+        ("5 · 3 = 15", "5*3=15"),
+        ("6 ÷ 2 = 3", "6/2 = 3"),
+        ("2 + 3 = 5", "2+3=5"),
+        ("2*(x + 1) = 4", "2 × (x+1) = 4"),
+        ("A → B", "A -> B"),
+        ("a ≠ b", "a != b"),
+        ("a ≤ b", "a <= b"),
+        ("Nestlé®", "Nestlé"),
+        ("Nestlé", "Nestlé®"),
+        ("Acme", "Acme™"),
+        ("Windows © = 3", "Windows = 3"),
+        ("C++", "C++ ✅"),
+        ("AC/DC", "AC-DC"),
+        ("Answer", "Answer#"),
+        ("Results", "# Results#"),
+        ("C#", "# C#"),
+        ("F#", "f# 👍"),
+    ],
+)
+def test_equal_answers(reference: str, answer: str) -> None:
+    for scorer in ("normalised", "contains"):
+        assert make_scorer(scorer, reference).score(answer).label is Label.RIGHT, scorer
+    unwanted = make_scorer({"name": "contains", "not": reference}, answer)
+    assert unwanted.score(answer).label is Label.WRONG
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("a != b", "a = b"),
+        ("a = b", "a != b"),
+        ("a < b", "a <= b"),
+        ("a < b", "a > b"),
+        ("> 5", "< 5"),
+        ("> 5", "5"),
+        ("≥ 5", "> 5"),
+        ("x*y = 6", "x/y = 6"),
+        ("x*y = 6", "x y = 6"),
+        ("x y = 6", "x * y = 6"),
+        ("x = 3", "x = ±3"),
+        ("x = 3", "x = √3"),
+        ("1/2", "1 2"),
+        ("1/2", "11/2"),
+        ("11/2", "1½"),
+        ("A → B", "A ← B"),
+        ("5 ₹", "5 ¥"),
+        ("Great 👍", "Great 👎"),
+        ("C#", "C"),
+        ("C", "C#"),
+        ("C", "C++"),
+    ],
+)
+def test_answers_that_differ_in_symbols(reference: str, answer: str) -> None:
+    for scorer in ("normalised", "contains"):
+        assert make_scorer(scorer, reference).score(answer).label is Label.WRONG, scorer
+    unwanted = make_scorer({"name": "contains", "not": reference}, answer)
+    assert unwanted.score(answer).label is Label.RIGHT
+
+
+def test_a_symbol_of_the_same_kind_counts_beside_the_right_one() -> None:
+    for reference, answer in (("Great 👍", "Great 👍👎"), ("5 ₹", "¥5 ₹")):
+        assert make_scorer("normalised", reference).score(answer).label is Label.WRONG
+
+
+@pytest.mark.parametrize("sign", ["*", "/", "©", "™", "=", "#"])
+def test_a_phrase_that_is_a_sign_is_found_in_a_text(sign: str) -> None:
+    assert make_scorer("contains", sign).score(f"It is a {sign} b.").label is Label.RIGHT
+
+
+@pytest.mark.parametrize("answer", ["我用C#编程", "He uses C#."])
+def test_a_name_with_a_number_sign_is_found_in_a_sentence(answer: str) -> None:
+    assert make_scorer("contains", "C#").score(answer).label is Label.RIGHT
+    assert make_scorer("contains", "C").score(answer).label is Label.WRONG
+
+
 def test_f1_is_a_fraction() -> None:
     assert make_scorer("f1", "a b c d").score("a b").value == pytest.approx(2 / 3)
 
