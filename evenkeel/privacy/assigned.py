@@ -17,8 +17,29 @@ MIN_BYTES = 5
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
 # `secret=str(key)`; with a longer name, it may be a password with a bracket.
 SHORT_CALL = re.compile(rb"[A-Za-z_]{1,4}\([A-Za-z_][\w.]*")
-# `user->password->expires_at`; with a digit, it may be a password.
-MEMBER = re.compile(rb"[A-Za-z_]++(?:[(.,;)=]|->|\Z)")
+# Behind these, an expression is more frequent than a password without quotes. `?=` is Make's.
+CODE_OPERATOR = re.compile(rb"(?:->|<-|\?:|(?:[+.]|\|\|?|\?\?)=|::=\s)\s{0,3}\Z")
+ARROW = re.compile(rb"->\s{0,3}\Z")
+# `value8`, `sha256Sum`, `SHA256_LEN`; with a digit within a word or behind `Word`, a password.
+_NAME = (
+    r"(?:[A-Za-z_]++(?![0-9])|[a-z_][A-Za-z_]*+(?:[0-9]{1,5}+(?![a-z0-9])[A-Za-z_]*+){1,2}+"
+    r"|[A-Z_]++[0-9]{1,5}+(?:_[A-Z0-9_]*+)?+)"
+)
+_NUMBER = r"(?:0[xX][0-9A-Fa-f]++|[0-9]++(?:\.[0-9]++)?+)[uUlLfF]{0,3}+"
+# A call, or names and numbers between operators: `length-1`, `size!=32`, `bytes+off`. Not a single
+# number, except behind `+=` and its like.
+EXPRESSION = re.compile(
+    rf"{_NAME}[(\[=](?s:.*)|[*!~+-]{{0,2}}+(?:{_NAME}|0[xX][0-9A-Fa-f]++|(?:(?<=[+|.]=)|(?<=[+|.]=\s)){_NUMBER})"
+    rf"(?:(?:[-+*/%^&|~<>?:.,;()\[\]{{}}\"'=]|!=)++(?:{_NAME}|{_NUMBER})?+)*+".encode()
+)
+COMPARISON = re.compile(rb"[!=]==?\s{0,3}\Z")
+# `typeof secret === "function"`
+TYPES = frozenset(
+    b"bytes number boolean object function symbol bigint unknown array integer default".split()
+)
+# A code block and its language: ```python
+CODE_BLOCK = re.compile(rb"[A-Za-z]{0,20}(?:[-+#][a-z+#]{0,20})?[0-9]?[ \t]*+\r?\n(?!\s*```)")
+LINE_OF_A_BLOCK = re.compile(rb"\s*+([\w~+/!@#$%^&*-]++=*+)\s*+```")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_({]|[#%]\{|%[a-z]|[.~]{0,2}/")
 # Between quotes or tags, a symbol more often begins a password: a placeholder is the whole value.
 ENCLOSED_PLACEHOLDER = re.compile(
@@ -43,14 +64,21 @@ LINE_END = re.compile(rb"[\r\n]")
 QUOTES = (b'"', b"'", b"`")
 BACKSLASH = ord("\\")
 # How a text goes on if the quote after a name ended a string: "password=" + password.
-AFTER_A_STRING = b" \t,;:.+&|?)}]"
+SEPARATORS = b",;:.+&|?)}]"
+AFTER_A_STRING = b" \t" + SEPARATORS
 AFTER_EMPTY = AFTER_A_STRING + b"""<>/\\"'`"""
+# `password=""#comment`
+COMMENT = re.compile(rb"""#[^"'`\r\n]*+(?:[\r\n]|\Z)""")
+# The wiki's "secret: ''hard work''", "the secret is '''hard work'''"
+BEFORE_EMPHASIS = re.compile(rb"[A-Za-z](?::|\sis:?)\s{1,3}\Z")
+RUNS = {quote: re.compile(quote + b"++") for quote in QUOTES}
 # Too long to be such an end, unless white space or a bracket interrupts it.
 PLAIN_RUN = re.compile(rb"""[^\s"'\\,;&<>(){}|]{5}""")
 # The part of a line in which the start of that string, or a tag, is searched.
 NUM_BYTES_BEFORE = 1024
 # In the rule's pattern, and a backslash before the quote behind the name.
 MAX_SEPARATOR_BYTES = 11
+MAX_OPERATOR_BYTES = 6
 BYTES_PER_UNIT = 256
 
 
@@ -77,7 +105,15 @@ def find_assigned(
     elif quote:
         if _is_after_a_string(text, start, depth, quote):
             return
+        if len(quote) > 2 and quote[:1] == b"`" and (block := CODE_BLOCK.match(text, start)):
+            yield from _find_in_block(text, block.end(), MIN_WEAK_BYTES if is_weak else MIN_BYTES)
+            return
         end = max(end, _quoted_end(text, start, depth, quote))
+        if _is_code_in_quotes(text, start, end, behind_name, quote):
+            return
+        if quote[:2] == b"''":
+            first = max(0, behind_name - MAX_SEPARATOR_BYTES)
+            is_direct = not BEFORE_EMPHASIS.search(text, first, behind_name)
     else:
         is_enclosed, is_direct = False, text[start - 1 : start] == b"="
         bare = BARE_VALUE.match(text, start)
@@ -86,7 +122,8 @@ def find_assigned(
             end -= 1
         if SHORT_CALL.fullmatch(text, start, end) and text[end : end + 1] in (b")", b","):
             return
-        if text[start - 2 : start] == b"->" and MEMBER.match(text, start, end):
+        is_code = CODE_OPERATOR.search(text, max(0, start - MAX_OPERATOR_BYTES), start)
+        if is_code and EXPRESSION.fullmatch(text, start, end):
             return
     budget.spend((end - start) // BYTES_PER_UNIT)
     value = text[start:end]
@@ -99,6 +136,32 @@ def find_assigned(
         and (is_direct or not PLAIN_WORDS.fullmatch(value))
     ):
         yield start, end
+
+
+def _is_code_in_quotes(text: bytes, start: int, end: int, behind_name: int, quote: bytes) -> bool:
+    """Return whether the value is a type in a comparison, or the new name in `old` -> `new`."""
+    first = max(0, behind_name - MAX_OPERATOR_BYTES)
+    if text[start:end].lower() in TYPES:
+        name = _before_separator(text, behind_name, 1)
+        is_type = quote[:2] == b"``" and name.endswith(b"`")  # `password`: ``bytes``
+        return is_type or COMPARISON.search(text, first, behind_name) is not None
+    if quote[:1] != b"`" or not ARROW.search(text, first, behind_name):
+        return False
+    has_digit = any(byte in DIGITS for byte in text[start:end])
+    return not has_digit and EXPRESSION.fullmatch(text, start, end) is not None
+
+
+def _find_in_block(text: bytes, start: int, min_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the only line of a code block if it looks like a secret."""
+    line = LINE_OF_A_BLOCK.match(text, start)
+    if (
+        line
+        and len(line[1]) >= min_bytes
+        and any(byte in DIGITS for byte in line[1])
+        and not EXPRESSION.fullmatch(line[1])
+        and not _is_placeholder(line[1], is_enclosed=False)
+    ):
+        yield line.span(1)
 
 
 def _is_placeholder(value: bytes, is_enclosed: bool) -> bool:
@@ -139,7 +202,9 @@ def _find_element(text: bytes, start: int, budget: CpuBudget) -> _Element | None
 def _opening_quote(text: bytes, start: int) -> tuple[int, bytes]:
     """Return where the value behind the quotes before `start` begins, and the quote that closes it.
 
-    CSV and SQL double the quotes within a value; Python and Markdown have strings in several.
+    CSV and SQL double the quotes within a value; Python and Markdown have strings in several. If
+    the next quotes are not as many, a name has as many as its value, and backticks with a separator
+    behind them enclose nothing.
     """
     mark = text[start - 1 : start]
     first = start - 1
@@ -148,11 +213,14 @@ def _opening_quote(text: bytes, start: int) -> tuple[int, bytes]:
     while text[start : start + 1] == mark:
         start += 1
     number = start - first
-    if number > 1:
-        depth = _num_backslashes(text, 0, first)
-        name = _before_separator(text, first - depth, number)
-        around_name = len(name) - len(name.rstrip(mark))
-        number = min(number, around_name or number)
+    closing = RUNS[mark].search(text, start) if number > 1 else None
+    if number > 1 and (closing is None or len(closing[0]) != number):
+        if mark != b"`":
+            depth = _num_backslashes(text, 0, first)
+            name = _before_separator(text, first - depth, number)
+            number = min(number, len(name) - len(name.rstrip(mark)) or number)
+        elif text[start : start + 1] in SEPARATORS and not PLAIN_RUN.match(text, start):
+            number = 1
     return first + number, mark * number
 
 
@@ -185,7 +253,11 @@ def _is_after_a_string(text: bytes, start: int, depth: int, quote: bytes) -> boo
     with a separator behind them are an empty string.
     """
     is_single = len(quote) == 1
-    if start == len(text) or text[start] not in (AFTER_A_STRING if is_single else AFTER_EMPTY):
+    if start == len(text):
+        return False
+    if text[start] not in (AFTER_A_STRING if is_single else AFTER_EMPTY) and (
+        is_single or not COMMENT.match(text, start)
+    ):
         return False
     if is_single and PLAIN_RUN.match(text, start):
         return False
