@@ -191,8 +191,7 @@ class WriteAheadLog:
         Raises:
             OSError: If the disk refuses; the segment is then unchanged.
         """
-        # A digest goes with the first half of a body, which may not be the one that stays.
-        self.repeats.save()
+        self.repeats.save()  # A body's digest goes with its first half, which may not stay.
         for poison in isolated.poison:
             path = keep_refused(
                 self.folder, segment.name, segment.created_ns, poison.bodies, poison.reason
