@@ -21,7 +21,7 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-# As many points of 80 bytes as 20 MiB hold, the largest body by default.
+# As many points of 84 bytes as 20 MiB hold, the largest body by default.
 MAX_RECORDS = 250_000
 # As much as 20 MiB hold, if each takes 20 bytes.
 MAX_PARTS = 1_000_000
