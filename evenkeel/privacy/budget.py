@@ -16,6 +16,8 @@ ALLOWANCE_S_PER_BYTE = 0.5e-6
 HASTY_RATIO = 0.2
 # A unit of work takes a few microseconds, reading the clock a third of one.
 UNITS_PER_LOOK = 64
+# Elements of lists; visiting one takes a microsecond even if it is empty.
+MAX_HASTY_VALUES = 10_000
 
 
 class OverBudgetError(Exception):
@@ -47,6 +49,7 @@ class CpuBudget:
         self._text_bytes = 0
         self._text_end_s: float | None = None
         self._units = 0
+        self._num_values = 0
         self._is_spent = False
 
     def begin(self, num_bytes: int) -> None:
@@ -59,6 +62,16 @@ class CpuBudget:
             raise OverBudgetError
         self._text_bytes = num_bytes
         self._text_end_s = None
+
+    def visit(self, num_values: int) -> None:
+        """Count values of lists that are about to be checked.
+
+        Raises:
+            OverBudgetError: If they are too many for a hasty check.
+        """
+        self._num_values += num_values
+        if self.is_hasty and self._num_values > MAX_HASTY_VALUES:
+            raise OverBudgetError
 
     def spend(self, units: int = 1) -> None:
         """Count work, and check the clock from time to time.

@@ -16,12 +16,21 @@ def _varint(number: int) -> bytes:
     return encoded + bytes([number])
 
 
+def bushy(num_levels: int) -> bytes:
+    """Return a span whose only attribute is a list with a list and a map, each with both again."""
+    value = b""
+    for _ in range(num_levels):
+        of_map = wrap(wrap(value, 0x12), 0x0A, 0x32)
+        value = wrap(wrap(value, 0x0A) + wrap(of_map, 0x0A), 0x2A)
+    return wrap(value, 0x12, 0x4A, *SPAN)
+
+
 SPAN = (0x12, 0x12, 0x0A)
 METRIC = (0x12, 0x12, 0x0A)
 DENSE_TRACES = {
     "spans": wrap(b"\x12\0" * 500_000, 0x12, 0x0A),
-    "spans by overlong tags": wrap(b"\x92\0\0" * 150_000, 0x12, 0x0A),
-    "spans in 40,000 scopes": wrap(wrap(b"\x12\0" * 3, 0x12) * 40_000, 0x0A),
+    "spans by overlong tags": wrap(b"\x92\0\0" * 260_000, 0x12, 0x0A),
+    "spans in 40,000 scopes": wrap(wrap(b"\x12\0" * 6, 0x12) * 40_000, 0x0A),
     "attributes": wrap(b"\x4a\0" * 5_000_000, *SPAN),
     "attributes of 1,000 spans": wrap(wrap(b"\x4a\0" * 5_000, 0x12) * 1_000, 0x12, 0x0A),
     "attributes of a resource": wrap(b"\x0a\0" * 5_000_000, 0x0A, 0x0A),
@@ -44,11 +53,11 @@ DENSE_METRICS = {
 }  # fmt: skip
 DENSE_LOGS = {"records": wrap(b"\x12\0" * 500_000, 0x12, 0x0A)}
 DENSE_JSON = {
-    "objects": b'{"resourceSpans": [' + b"{}," * 2_000_000 + b"{}]}",
+    "objects": b'{"a": [' + b"{}," * 2_000_000 + b"{}]}",
     "lists": b'{"a": [' + b"[]," * 2_000_000 + b"[]]}",
     "numbers": b'{"a": [' + b"1," * 2_000_001 + b"1]}",
-    "spans": b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * 100_000 + b"{}]}]}]}",
 }
+JSON_RECORDS = b'{"resourceSpans":[' + b"{}," * 250_000 + b"{}]}"
 LONG_NAME = wrap(
     b"\x0a\x80\x80\x40" + b"x" * (1 << 20) + wrap(b"\x0a\0" * 1_000, 0x2A), *METRIC
 )  # fmt: skip

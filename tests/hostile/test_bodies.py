@@ -22,6 +22,7 @@ from tests.hostile.dense_bodies import (
     DENSE_LOGS,
     DENSE_METRICS,
     DENSE_TRACES,
+    JSON_RECORDS,
     LONG_NAME,
 )
 from tests.hostile.hostile_bodies import (
@@ -144,6 +145,7 @@ DENSE = [
     *((name, METRICS, PROTOBUF, content) for name, content in DENSE_METRICS.items()),
     *((name, LOGS, PROTOBUF, content) for name, content in DENSE_LOGS.items()),
     *((f"{name} in JSON", TRACES, JSON, content) for name, content in DENSE_JSON.items()),
+    ("resources in JSON", TRACES, JSON, JSON_RECORDS),
     ("a long name", METRICS, PROTOBUF, LONG_NAME),
 ]
 

@@ -21,23 +21,27 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-# The OpenTelemetry Collector sends 8,192 records per body by default, the SDKs 512.
-MAX_RECORDS = 100_000
-# As much as 20 MiB hold, the largest body by default, if each takes 20 bytes.
+# As many points of 84 bytes as 20 MiB hold, the largest body by default.
+MAX_RECORDS = 250_000
+# As much as 20 MiB hold, if each takes 20 bytes.
 MAX_PARTS = 1_000_000
 # Commas of a JSON body, in texts too; most stand between two members of an object or list.
 MAX_COMMAS = 2_000_000
-# Bodies with more than this are not parsed in the event loop, however short they are.
+# Longer bodies, and bodies with more than this, are not parsed in the event loop. As much ordinary
+# spans or log records take about a millisecond.
+INLINE_BYTES = 512 << 10
 INLINE_RECORDS = 1_000
 INLINE_PARTS = 20_000
-# What records hold is counted in longer bodies only: a part takes at least two bytes.
+# The same for what Python reads value by value: metrics, JSON, and nested attributes.
+INLINE_READ_BYTES = 8 << 10
+INLINE_VALUES = 1_000
+# What parts of records hold is counted in longer bodies only: a part takes at least two bytes.
 COUNTED_BYTES = 8 << 20
-# Resources, scopes and records.
+# Resources, scopes and records; then what records have, such as attributes.
 RECORD_LEVELS = 3
-# So many levels of repeated messages are counted without a copy of their contents.
-NUM_LEVELS = 7
+PART_LEVELS = 4
 # A body too short to cost anything.
-NEGLIGIBLE_BYTES = 4 << 10
+NEGLIGIBLE_BYTES = 2 << 10
 # upb refuses bodies with more nested messages.
 MAX_NESTED = 100
 PACKAGE = "evenkeel.framing"
@@ -85,11 +89,6 @@ class BodyWeight:
     num_records: int = 0
     num_parts: int = 0
 
-    @property
-    def is_light(self) -> bool:
-        """Whether it is parsed in a few milliseconds, if the body is short."""
-        return self.num_records <= INLINE_RECORDS and self.num_parts <= INLINE_PARTS
-
     def add(self, kind: Any, number: int) -> None:
         """Count messages, by their descriptor, or numbers, which have none.
 
@@ -117,19 +116,42 @@ def weigh_protobuf(request: Any, body: bytes, *, is_whole: bool = False) -> Body
     Args:
         request: The class of its request.
         body: As received, decompressed.
-        is_whole: Whether to count what spans and log records hold in short bodies, too.
+        is_whole: Whether to count what attributes, events and links hold in short bodies, too.
 
     Raises:
         TooManyError: If it holds too much.
         DecodeError: If it is not such a request.
     """
-    weight = BodyWeight()
-    if len(body) <= NEGLIGIBLE_BYTES:
-        return weight
     # Python reads every part of a metric.
     is_whole |= len(body) > COUNTED_BYTES or request is ExportMetricsServiceRequest
-    num_levels = NUM_LEVELS if is_whole else RECORD_LEVELS
-    _count(request.DESCRIPTOR, body, weight, num_levels, MAX_NESTED)
+    return _weigh(request, body, MAX_NESTED if is_whole else RECORD_LEVELS)
+
+
+def is_light_protobuf(request: Any, body: bytes) -> bool:
+    """Return whether a body can be parsed in the event loop; a long one is not counted.
+
+    Raises:
+        TooManyError: If it holds too much.
+        DecodeError: If it is not such a request.
+    """
+    if request is ExportMetricsServiceRequest:
+        if len(body) > INLINE_READ_BYTES:
+            return False
+        weight = weigh_protobuf(request, body)
+        return weight.num_records + weight.num_parts <= INLINE_VALUES
+    if len(body) > INLINE_BYTES:
+        return False
+    # A part takes at least two bytes.
+    is_short = len(body) <= 2 * INLINE_PARTS
+    weight = _weigh(request, body, RECORD_LEVELS if is_short else PART_LEVELS)
+    return weight.num_records <= INLINE_RECORDS and weight.num_parts <= INLINE_PARTS
+
+
+def _weigh(request: Any, body: bytes, num_levels: int) -> BodyWeight:
+    weight = BodyWeight()
+    if len(body) > NEGLIGIBLE_BYTES:
+        for kind, number in _repeated_in(request.DESCRIPTOR, body, num_levels):
+            weight.add(kind, number)
     return weight
 
 
@@ -146,31 +168,52 @@ def weigh_json(body: bytes) -> BodyWeight:
     return weight
 
 
-def _count(kind: Any, data: bytes, weight: BodyWeight, num_levels: int, depth: int) -> None:
-    """Count what repeats in an encoded message, level by level."""
-    for level in _levels(kind)[:num_levels]:
-        message = None  # Freed first: large new memory costs more than parsing.
-        message = level.request.FromString(data)
-        num = 0
-        for path, child in level.repeated:
-            number = len(_follow(message, path))
-            num += number
-            weight.add(child, number)
-        if not num:
+def is_light_json(body: bytes) -> bool:
+    """Return whether a JSON body can be parsed in the event loop, by its length and brackets."""
+    return len(body) <= INLINE_READ_BYTES and sum(map(body.count, b"{[,")) <= INLINE_VALUES
+
+
+def _repeated_in(kind: Any, body: bytes, num_levels: int) -> Iterator[tuple[Any, int]]:
+    """Yield the kind and number of what repeats in a message, level by level.
+
+    A kind is a message's descriptor; None for numbers.
+    """
+    merged = min(num_levels, PART_LEVELS) - 1
+    for level in range(merged):
+        counts = [(child, len(values)) for child, values in _repeated_at(level, kind, body)]
+        yield from counts
+        if not any(number for _, number in counts):
             return
-    if num_levels < NUM_LEVELS:
-        return
-    if depth <= NUM_LEVELS:
-        raise DecodeError(f"more than {MAX_NESTED} nested messages")
-    for path, child in level.repeated:
-        values = _follow(message, path) if child else ()
-        if values:
-            # Protobuf merges messages that follow each other: their children are counted together.
-            _count(child, b"".join(values), weight, num_levels, depth - NUM_LEVELS)
+    level, pending = merged, {kind: [body]}
+    is_last = num_levels <= PART_LEVELS
+    for _ in range(num_levels - merged):
+        inner: dict[Any, list[bytes]] = {}
+        for of, parts in pending.items():
+            # Protobuf merges messages that follow each other: all of a kind are counted together.
+            data = b"".join(parts)
+            if not is_last:
+                # Refuses what is cut short: joined, it would swallow the messages after it.
+                _framing(of, level + 1).request.FromString(data)
+            for child, values in _repeated_at(level, of, data):
+                yield child, len(values)
+                if not is_last and child is not None and values:
+                    inner.setdefault(child, []).append(b"".join(values))
+        if not inner:
+            return
+        level, pending = 0, inner
+    raise DecodeError(f"more than {MAX_NESTED} nested messages")
+
+
+def _repeated_at(level: int, kind: Any, data: bytes) -> Iterator[tuple[Any, Any]]:
+    """Yield the kind and the values of each repeated field at a level of a message."""
+    framing = _framing(kind, level)
+    message = framing.request.FromString(data)
+    for path, child in framing.repeated:
+        yield child, _follow(message, path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _Framing:
     """A class that merges all levels above one, and has what repeats there as bytes.
 
     Attributes:
@@ -192,26 +235,22 @@ def _follow(message: Any, path: tuple[str, ...]) -> Any:
 
 
 @cache
-def _levels(kind: Any) -> tuple[_Level, ...]:
-    """Return the levels of a message by its descriptor, outermost first."""
+def _framing(kind: Any, level: int) -> _Framing:
+    """Return the class that counts a level of a message, which is given by its descriptor."""
     file = descriptor_pb2.FileDescriptorProto(name="framing.proto", package=PACKAGE)
     file.syntax = "proto3"
-    todo, done = [(kind, level) for level in range(NUM_LEVELS)], set()
+    todo, done = [(kind, level)], set()
     while todo:
-        of, level = todo.pop()
-        if (of.full_name, level) not in done:
-            done.add((of.full_name, level))
-            todo += _add_class(file, of, level)
+        of, below = todo.pop()
+        if (of.full_name, below) not in done:
+            done.add((of.full_name, below))
+            todo += _add_class(file, of, below)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return tuple(
-        _Level(
-            message_factory.GetMessageClass(
-                pool.FindMessageTypeByName(f"{PACKAGE}.{_class_name(kind, level)}")
-            ),
-            tuple(_repeated(kind, level, ())),
-        )
-        for level in range(NUM_LEVELS)
+    name = f"{PACKAGE}.{_class_name(kind, level)}"
+    return _Framing(
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(name)),
+        tuple(_repeated(kind, level, ())),
     )
 
 

@@ -31,7 +31,7 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
-from evenkeel_collector.intake.body_weight import INLINE_PARTS, weigh_protobuf
+from evenkeel_collector.intake.body_weight import INLINE_READ_BYTES, weigh_protobuf
 
 COMMON = "opentelemetry.proto.common.v1"
 
@@ -98,7 +98,7 @@ def check_protobuf(
     Raises:
         MalformedError: If upb cannot parse it.
         TooManyError: If it holds too much to be read in Python, as nested values are.
-        OverBudgetError: If that is too much for a hasty check.
+        OverBudgetError: If it has nested values and is too long for a hasty check to read them.
     """
     payload, message = flatten_protobuf(TRACE_REQUEST, body, finish, is_hasty=is_hasty)
     return CheckedBody(payload, _count_spans(message))
@@ -112,7 +112,7 @@ def flatten_protobuf(
     Raises:
         MalformedError: If upb cannot parse it.
         TooManyError: If it has nested values and holds too much to be read in Python.
-        OverBudgetError: If that is too much for a hasty check.
+        OverBudgetError: If it has nested values and is too long for a hasty check to read them.
     """
     try:
         message = kind.flat.FromString(body)
@@ -127,10 +127,10 @@ def flatten_protobuf(
             return finish(message), message
         except EncodeError:
             pass
+    if is_hasty and len(body) > INLINE_READ_BYTES:
+        raise OverBudgetError
     try:
-        weight = weigh_protobuf(kind.full, body, is_whole=True)
-        if is_hasty and weight.num_parts > INLINE_PARTS:
-            raise OverBudgetError
+        weigh_protobuf(kind.full, body, is_whole=True)
         message = kind.full.FromString(body)
     except DecodeError as error:
         raise MalformedError(f"not an OTLP {kind.name}: {error}") from error

@@ -33,6 +33,8 @@ CLAMPED_START = "evenkeel.clamped.start_unix_nano"
 CLAMPED_END = "evenkeel.clamped.end_unix_nano"
 # A sender that speaks of so many calls at once waits behind others.
 MAX_HASTY_EVENTS = 256
+# Attributes of these events, and elements of lists in them.
+MAX_HASTY_VALUES = 10_000
 MAX_MS = 1e9
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Names that only Claude Code's scope makes unique.
@@ -82,7 +84,7 @@ def calls_of(
     """
     found = _Found()
     begun = begun or BegunRequests()
-    num_events = 0
+    num_events = num_values = 0
     copies: Counter[bytes] = Counter()
     for of_resource in message.resource_logs:
         group = resource = None
@@ -93,10 +95,12 @@ def calls_of(
                 name = _name_of(record, is_claude_code)
                 if name is None:
                     continue
-                attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
                 num_events += 1
-                if is_hasty and num_events > MAX_HASTY_EVENTS:
-                    raise OverBudgetError
+                if is_hasty:
+                    num_values += _num_values(record.attributes)
+                    if num_events > MAX_HASTY_EVENTS or num_values > MAX_HASTY_VALUES:
+                        raise OverBudgetError
+                attributes = {pair.key: to_text(pair.value) for pair in record.attributes}
                 if (conversation := begins(name, attributes)) is not None:
                     of = AgentConversation(attributes.get(spans.TENANT) or of_all, conversation)
                     begun.add(of, _begun_of(record, attributes))
@@ -192,6 +196,15 @@ def _name_of(record: Any, is_claude_code: bool) -> str | None:
     if is_claude_code and CLAUDE_CODE + named in READERS:
         return CLAUDE_CODE + named
     return None
+
+
+def _num_values(attributes: Any) -> int:
+    """Return the number of attributes and of their lists' elements, which lists may not contain."""
+    return len(attributes) + sum(
+        len(pair.value.array_value.values)
+        for pair in attributes
+        if pair.value.WhichOneof("value") == "array_value"
+    )
 
 
 def _has_span(record: Any) -> bool:

@@ -42,8 +42,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_AFTER_S = 1
-# Parsing this much delays other senders by about a millisecond; JSON by a little more.
-INLINE_BYTES = 512 << 10
 # Most memory, in bytes, that parsing takes per byte of body.
 MEMORY_FACTORS = {JSON: 10}
 DEFAULT_MEMORY_FACTOR = 3
@@ -128,14 +126,14 @@ class Intake:
             NeverFitsError: If what the log keeps of it exceeds the log's limits.
         """
         self.meter.admit(tenant, len(body))
-        is_small = len(body) <= INLINE_BYTES and signal.weigh(media_type, body).is_light
+        is_small = signal.is_light(media_type, body)
         digest = await _call(is_small, None, digest_of, signal.path, tenant, identity or body)
         while (twin := self.in_hand.get(digest)) is not None:
             await asyncio.wait([twin])
         if self.log.repeats.knows(digest):
             self.metrics.bodies_repeated.labels(transport).inc()
             return
-        check = partial(self._check, signal, media_type, body, tenant)
+        check = partial(self._check, signal, media_type, body, tenant, is_small)
         storing = asyncio.create_task(self._store(check, is_small, transport, digest))
         self.in_hand[digest] = storing
         # A sender that disconnects does not cancel work that a duplicate may wait for.
@@ -154,6 +152,7 @@ class Intake:
         media_type: str,
         body: bytes,
         tenant: str | None,
+        is_weighed: bool,
         pipeline: IntakePipeline,
     ) -> CheckedBody:
         """Return a checked body.
@@ -166,7 +165,7 @@ class Intake:
             OverBudgetError: If it takes longer to redact than this pipeline has time for.
         """
         try:
-            if len(body) > INLINE_BYTES:  # Shorter ones have been weighed.
+            if not is_weighed:
                 signal.weigh(media_type, body)
             return signal.parsers[media_type](body, pipeline, tenant)
         except (MalformedError, TooManyError, OverBudgetError):

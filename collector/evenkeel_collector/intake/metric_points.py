@@ -118,7 +118,7 @@ def copied_bytes(metric: Any) -> int:
     """Return the size of what an OTLP Metric has once and each of its points will have."""
     kind = metric.WhichOneof("data")
     points = getattr(metric, kind).data_points if kind else ()
-    named = len(metric.name) + len(metric.unit)
+    named = len(metric.name.encode()) + len(metric.unit.encode())
     size = len(points) * named
     if kind == "summary":
         for each in points:

@@ -13,6 +13,7 @@ from typing import Any
 
 import re2
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError, EncodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.intake.body_weight import weigh_protobuf
@@ -76,8 +77,12 @@ def fill(message: Any, document: dict[str, Any]) -> None:
         TooManyError: If it holds more than any sender sends.
     """
     json_format.ParseDict(document, message, ignore_unknown_fields=True)
-    # Before, only its objects and lists were counted: encoded, spans and buckets can be told apart.
-    weigh_protobuf(type(message), message.SerializeToString())
+    try:
+        # Before, only its objects and lists were counted: encoded, spans and buckets can be told
+        # apart.
+        weigh_protobuf(type(message), message.SerializeToString())
+    except (DecodeError, EncodeError) as error:
+        raise json_format.ParseError(str(error)) from error
 
 
 def _refuse_constant(name: str) -> None:

@@ -23,7 +23,7 @@ from evenkeel_collector.intake.metric_points import (
 )
 from evenkeel_collector.intake.otlp_json import fill, read_document
 
-# A metric's name is sent once and stored with every point.
+# A metric's name is sent once and stored with every point, a summary's attributes per quantile.
 MAX_COPIED_BYTES = 32 << 20
 REQUEST = "not an OTLP ExportMetricsServiceRequest"
 
@@ -86,7 +86,8 @@ def _check(message: ExportMetricsServiceRequest, tenant: str | None, redact: Red
     )
     if num_copied > MAX_COPIED_BYTES:
         raise TooManyError(
-            f"the names of its points would take {num_copied} bytes, more than {MAX_COPIED_BYTES}"
+            f"the names, units and attributes copied to its points would take {num_copied:,} "
+            f"bytes, more than {MAX_COPIED_BYTES:,}: send smaller batches"
         )
     groups: list[tuple[dict[str, str], list[Point]]] = []
     for resource_metrics in message.resource_metrics:

@@ -13,7 +13,13 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.intake.body_weight import BodyWeight, weigh_json, weigh_protobuf
+from evenkeel_collector.intake.body_weight import (
+    BodyWeight,
+    is_light_json,
+    is_light_protobuf,
+    weigh_json,
+    weigh_protobuf,
+)
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_json, check_logs_protobuf
@@ -49,7 +55,24 @@ class Signal:
         try:
             return weigh_protobuf(self.request, body)
         except DecodeError as error:
-            raise MalformedError(f"not an OTLP {self.request.DESCRIPTOR.name}: {error}") from error
+            raise self._malformed(error) from error
+
+    def is_light(self, media_type: str, body: bytes) -> bool:
+        """Return whether a body can be parsed in the event loop, without parsing it.
+
+        Raises:
+            TooManyError: If it holds more than any sender sends.
+            MalformedError: If it is not such a request.
+        """
+        if media_type == JSON:
+            return is_light_json(body)
+        try:
+            return is_light_protobuf(self.request, body)
+        except DecodeError as error:
+            raise self._malformed(error) from error
+
+    def _malformed(self, error: Exception) -> MalformedError:
+        return MalformedError(f"not an OTLP {self.request.DESCRIPTOR.name}: {error}")
 
 
 SIGNALS = (

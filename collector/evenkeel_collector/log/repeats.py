@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 DIGEST_BYTES = 16
 # (1005 << 3) | 2 as a varint, and the length. Neither OTLP nor the store's schema has this field.
 _FIELD = b"\xea\x3e" + bytes([DIGEST_BYTES])
-_MARK_BYTES = len(_FIELD) + DIGEST_BYTES
+MARK_BYTES = len(_FIELD) + DIGEST_BYTES
 
 WINDOW_S = 600.0
 # About 60 bytes each: up to 30 MiB for two windows.
@@ -48,9 +48,9 @@ def mark(payload: bytes, digest: bytes) -> bytes:
 
 def read_mark(payload: bytes) -> bytes | None:
     """Return the digest in front of a payload; None if there is none."""
-    if not payload.startswith(_FIELD) or len(payload) < _MARK_BYTES:
+    if not payload.startswith(_FIELD) or len(payload) < MARK_BYTES:
         return None
-    return payload[len(_FIELD) : _MARK_BYTES]
+    return payload[len(_FIELD) : MARK_BYTES]
 
 
 class SeenBodies:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from evenkeel_collector.log.repeats import MARK_BYTES
+from evenkeel_collector.log.segment_format import RECORD
+
 
 class NeverFitsError(Exception):
     """The request exceeds what the log may hold: sending it again will not help."""
@@ -43,14 +46,15 @@ class LogLimits:
     seal_bytes: int = 42 << 20
 
     def check(self, num_bytes: int) -> None:
-        """Refuse a record that could not even be written to an empty log.
+        """Refuse a payload that could not even be written to an empty log.
 
         Raises:
-            NeverFitsError: If it is larger.
+            NeverFitsError: If it is larger, with its head and digest.
         """
         limit = min(self.max_log_bytes, self.max_pending_bytes)
-        if num_bytes > limit:
-            raise NeverFitsError(f"the log would keep {num_bytes} bytes of it, more than {limit}")
+        size = RECORD.size + MARK_BYTES + num_bytes
+        if size > limit:
+            raise NeverFitsError(f"the log would keep {size} bytes of it, more than {limit}")
 
 
 @dataclass(slots=True)

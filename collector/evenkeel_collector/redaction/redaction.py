@@ -356,6 +356,7 @@ class Redactor:
         if value.HasField("kvlist_value"):
             self._redact_attributes(value.kvlist_value.values, state)
         else:
+            state.tally.budget.visit(len(value.array_value.values))
             # A rule that drops removes the whole attribute: arrays never get shorter.
             for element in value.array_value.values:
                 is_dropped |= self._drops_value(element, state)

@@ -1,10 +1,15 @@
 """What a body holds is known before it is parsed, and more than any sender sends is refused."""
 
+import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseError
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -15,7 +20,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint, SummaryD
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import (
     COUNTED_BYTES,
+    INLINE_BYTES,
     INLINE_PARTS,
+    INLINE_READ_BYTES,
+    INLINE_VALUES,
+    MAX_NESTED,
     MAX_PARTS,
     MAX_RECORDS,
     NEGLIGIBLE_BYTES,
@@ -26,7 +35,7 @@ from evenkeel_collector.intake.body_weight import (
     weigh_protobuf,
 )
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
-from evenkeel_collector.intake.otlp_json import check_json
+from evenkeel_collector.intake.otlp_json import fill
 from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_protobuf
 from evenkeel_collector.intake.signals import JSON, PROTOBUF, SIGNALS, Signal
@@ -37,6 +46,9 @@ from tests.hostile.dense_bodies import (
     DENSE_METRICS,
     DENSE_TRACES,
     LONG_NAME,
+    METRIC,
+    SPAN,
+    bushy,
     wrap,
 )
 
@@ -182,15 +194,57 @@ def test_a_body_of_next_to_nothing_is_refused(signal: Signal, body: bytes) -> No
 def test_so_is_one_in_json(body: bytes) -> None:
     with pytest.raises(TooManyError, match="more than"):
         weigh_json(body)
-        check_json(body)
 
 
-def test_what_takes_long_is_not_parsed_in_the_event_loop() -> None:
-    spans = trace_request(512, {f"a.{index}": "x" * 20 for index in range(10)})
-    assert TRACES.weigh(PROTOBUF, spans.SerializeToString()).is_light
-    empty = wrap(b"\x0a\0" * 2_000 + b"\x0a\0" * 2_000, 0x2A, 0x12, 0x12, 0x0A)
-    assert not METRICS.weigh(PROTOBUF, empty).is_light
-    assert not TRACES.weigh(JSON, b"[{}" + b",{}" * INLINE_PARTS + b"]").is_light
+def test_records_of_json_are_counted_once_it_is_read() -> None:
+    message = ExportTraceServiceRequest.FromString(b"\x0a\0" * (MAX_RECORDS + 1))
+    with pytest.raises(TooManyError, match="more than"):
+        fill(message, {})
+
+
+def test_json_that_cannot_be_counted_is_malformed() -> None:
+    message = ExportMetricsServiceRequest()
+    value = message.resource_metrics.add().resource.attributes.add(key="a").value
+    for _ in range(MAX_NESTED):
+        value = value.array_value.values.add()
+    value.string_value = "x" * NEGLIGIBLE_BYTES
+    with pytest.raises(ParseError):
+        fill(message, {})
+
+
+HEAVY = [
+    pytest.param(METRICS, PROTOBUF, wrap(b"\x0a\0" * 1_025, 0x2A, *METRIC), id="points"),
+    pytest.param(METRICS, PROTOBUF, b"\x0a" * (INLINE_READ_BYTES + 1), id="long metrics"),
+    pytest.param(METRICS, PROTOBUF, wrap(b"\0" * 3_000, 0x12, 0x42, 0x0A, 0x52, *METRIC),
+                 id="buckets"),
+    pytest.param(TRACES, PROTOBUF, wrap(b"\x12\0" * 1_025, 0x12, 0x0A), id="spans"),
+    pytest.param(TRACES, PROTOBUF, wrap(b"\x4a\0" * 20_001, *SPAN), id="attributes"),
+    pytest.param(TRACES, PROTOBUF, b"\x0a" * (INLINE_BYTES + 1), id="a long body"),
+    pytest.param(LOGS, PROTOBUF, wrap(b"\x32\0" * 240_000, *SPAN), id="attributes of a record"),
+    pytest.param(TRACES, JSON, b"[{}" + b",{}" * INLINE_VALUES + b"]", id="objects"),
+    pytest.param(METRICS, JSON, b"[1" + b",1" * INLINE_VALUES + b"]", id="numbers"),
+    pytest.param(TRACES, JSON, b'"' + b"x" * INLINE_READ_BYTES + b'"', id="a long text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("signal", "media_type", "body"), HEAVY)
+def test_what_takes_long_is_not_parsed_in_the_event_loop(
+    signal: Signal, media_type: str, body: bytes
+) -> None:
+    assert not signal.is_light(media_type, body)
+
+
+def test_what_an_sdk_sends_is_parsed_in_the_event_loop() -> None:
+    spans = trace_request(512, {f"a.{index}": "x" * 60 for index in range(10)})
+    assert TRACES.is_light(PROTOBUF, spans.SerializeToString())
+
+    def fill(metrics: Any) -> None:
+        for index in range(10):
+            points = metrics.add(name=f"metric.{index}").gauge.data_points
+            points.add(as_double=1.0, time_unix_nano=1, attributes=key_values({"a": 1, "b": "c"}))
+
+    assert METRICS.is_light(PROTOBUF, metrics_of(fill))
+    assert TRACES.is_light(JSON, json.dumps({"resourceSpans": [{"scopeSpans": []}]}).encode())
 
 
 def test_many_nested_values_are_not_read_in_the_event_loop() -> None:
@@ -222,10 +276,66 @@ def test_json_is_weighed_as_json() -> None:
     assert TRACES.weigh(JSON, body).num_parts == 4
 
 
+def num_calls_of(function: Callable[[], object]) -> int:
+    """Return how many Python functions a function calls."""
+    num_calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal num_calls
+        num_calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return num_calls
+
+
+def test_counting_takes_no_longer_the_more_ways_values_nest() -> None:
+    weigh = partial(weigh_protobuf, ExportTraceServiceRequest, is_whole=True)
+    body = bushy(12)
+    num_parts = weigh(body).num_parts
+    assert num_parts == 1 + 3 * (2**12 - 1)
+    assert num_calls_of(partial(weigh, body)) < num_parts / 4
+
+
+def test_bushy_values_are_not_even_counted_in_the_event_loop() -> None:
+    body = bushy(12)
+    assert INLINE_READ_BYTES < len(body) < INLINE_BYTES
+
+    def check() -> None:
+        assert TRACES.is_light(PROTOBUF, body)
+        with pytest.raises(OverBudgetError):
+            check_protobuf(body, is_hasty=True)
+
+    check()
+    assert num_calls_of(check) < 500
+
+
+def test_a_message_cut_short_does_not_hide_those_behind_it() -> None:
+    hidden = wrap(b"\x0a\0" * 10_000, 0x2A, 0x12)
+    # A key that would be as long as what is counted after it.
+    cut = wrap(hidden, 0x0A)[: -len(hidden)]
+    scope = wrap(cut, 0x0A, 0x32, 0x12, 0x1A, 0x0A)
+    body = wrap(wrap(hidden, 0x4A, 0x12) + scope, 0x12, 0x0A)
+    with pytest.raises(DecodeError):
+        weigh_protobuf(ExportTraceServiceRequest, body, is_whole=True)
+
+
 def test_a_long_name_is_not_copied_to_each_of_many_points() -> None:
     assert METRICS.weigh(PROTOBUF, LONG_NAME).num_records < MAX_RECORDS
-    with pytest.raises(TooManyError, match="names of its points"):
+    with pytest.raises(TooManyError, match=r"names, units .*: send smaller batches"):
         check_metrics_protobuf(LONG_NAME)
+
+
+def test_a_name_is_as_long_as_its_bytes() -> None:
+    def fill(metrics: Any) -> None:
+        metrics.add(name="漢" * 400_000).gauge.data_points.extend([NumberDataPoint()] * 30)
+
+    with pytest.raises(TooManyError, match="36,000,000 bytes"):
+        check_metrics_protobuf(metrics_of(fill))
 
 
 def test_attributes_are_not_copied_to_each_of_many_quantiles() -> None:
@@ -234,11 +344,20 @@ def test_attributes_are_not_copied_to_each_of_many_quantiles() -> None:
         point.attributes.add(key="x" * 1_000_000)
         point.quantile_values.extend([SummaryDataPoint.ValueAtQuantile()] * 100)
 
-    with pytest.raises(TooManyError, match="names of its points"):
+    with pytest.raises(TooManyError, match="attributes copied to its points"):
         check_metrics_protobuf(metrics_of(fill))
 
 
-def test_the_limits_are_far_above_what_senders_send() -> None:
-    # The Collector's default batch is 8,192 records. No body is larger than 20 MiB by default.
-    assert MAX_RECORDS > 10 * 8_192
-    assert MAX_PARTS * 21 > 20 << 20
+def test_the_largest_body_of_ordinary_points_is_not_refused() -> None:
+    # The Collector's batch processor has no limit by default; bodies have one of 20 MiB.
+    def fill(metrics: Any) -> None:
+        names = {"model_name": "llama-3", "engine": "0", "instance": "gpu-17:8000"}
+        point = NumberDataPoint(as_double=1.5, time_unix_nano=1_700_000_000_000_000_000)
+        point.attributes.extend(key_values(names))
+        metrics.add(name="vllm.requests").gauge.data_points.extend([point] * 1_000)
+
+    body = metrics_of(fill)
+    weight = METRICS.weigh(PROTOBUF, body)
+    num_bodies = (20 << 20) / len(body)
+    assert weight.num_records * num_bodies < MAX_RECORDS
+    assert weight.num_parts * num_bodies < MAX_PARTS

@@ -7,12 +7,17 @@ import pytest
 from google.protobuf import json_format
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.event_calls import READERS
-from evenkeel_collector.intake.event_spans import MAX_HASTY_EVENTS, spans_of_calls
+from evenkeel_collector.intake.event_spans import (
+    MAX_HASTY_EVENTS,
+    MAX_HASTY_VALUES,
+    spans_of_calls,
+)
 from evenkeel_collector.intake.otlp_logs import (
     SEGMENT_TAG,
     check_logs_json,
@@ -371,6 +376,21 @@ def test_many_events_are_not_converted_while_others_wait() -> None:
         check_logs_protobuf(request.SerializeToString(), is_hasty=True)
     found = check_logs_protobuf(request.SerializeToString())
     assert found.num_spans == MAX_HASTY_EVENTS + 1
+
+
+@pytest.mark.parametrize("is_list", [False, True], ids=["attributes", "a list"])
+def test_an_event_with_many_values_is_not_read_while_others_wait(is_list: bool) -> None:
+    request = agent_event("claude_code", "api_request")
+    record = request.resource_logs[0].scope_logs[0].log_records[0]
+    if is_list:
+        record.attributes.add(key="x").value.array_value.values.extend(
+            [AnyValue()] * MAX_HASTY_VALUES
+        )
+    else:
+        record.attributes.extend([KeyValue()] * MAX_HASTY_VALUES)
+    with pytest.raises(OverBudgetError):
+        check_logs_protobuf(request.SerializeToString(), is_hasty=True)
+    assert check_logs_protobuf(request.SerializeToString()).num_spans == 1
 
 
 def test_every_event_that_is_read_has_a_fixture() -> None:

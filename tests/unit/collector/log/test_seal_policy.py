@@ -1,8 +1,11 @@
 import math
+from pathlib import Path
 
 import pytest
 
+from evenkeel_collector.log.repeats import DIGEST_BYTES
 from evenkeel_collector.log.seal_policy import LogLimits, NeverFitsError, SealPolicy
+from evenkeel_collector.log.write_ahead_log import LogFullError, WriteAheadLog
 
 LAZY = LogLimits(unread_age_s=20.0)
 EAGER = LogLimits()
@@ -59,8 +62,18 @@ def test_a_reader_has_a_segment_sealed(
     assert not policy.is_requested
 
 
-@pytest.mark.parametrize("limits", [LogLimits(max_pending_bytes=10), LogLimits(max_log_bytes=10)])
-def test_a_record_that_no_empty_log_could_hold_is_refused_for_good(limits: LogLimits) -> None:
-    limits.check(10)
-    with pytest.raises(NeverFitsError, match="11 bytes of it, more than 10"):
-        limits.check(11)
+@pytest.mark.parametrize("limits", [LogLimits(max_pending_bytes=100), LogLimits(max_log_bytes=100)])
+def test_a_record_that_no_empty_log_could_hold_is_refused_for_good(
+    tmp_path: Path, limits: LogLimits
+) -> None:
+    log = WriteAheadLog(tmp_path / "log", "node", limits)
+    digest = bytes(DIGEST_BYTES)
+    try:
+        with pytest.raises(LogFullError):
+            log.append(b"x" * 55, 1, digest)
+        with pytest.raises(NeverFitsError, match="101 bytes of it, more than 100"):
+            limits.check(55)
+        limits.check(54)
+        log.append(b"x" * 54, 1, digest).result(timeout=10)
+    finally:
+        log.close()

@@ -7,8 +7,15 @@ import time
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from evenkeel.privacy.budget import HASTY_RATIO, CpuBudget, OverBudgetError, allowance_s
+from evenkeel.privacy.budget import (
+    HASTY_RATIO,
+    MAX_HASTY_VALUES,
+    CpuBudget,
+    OverBudgetError,
+    allowance_s,
+)
 from evenkeel.privacy.checks import find_url_password
 from evenkeel.privacy.text_redactor import (
     OVER_BUDGET,
@@ -133,6 +140,18 @@ def test_in_haste_somebody_with_more_time_is_asked() -> None:
         REDACTOR.redact(b"1 " * 2000, tally)
     assert not tally.counts
     assert HASTY_RATIO < 1
+
+
+def test_a_long_list_is_checked_by_somebody_with_more_time() -> None:
+    message = request("ana@example.org")
+    note = message.resource_spans[0].scope_spans[0].spans[0].attributes.add(key="list")
+    note.value.array_value.values.add(string_value="ana@example.org")
+    note.value.array_value.values.extend([AnyValue()] * MAX_HASTY_VALUES)
+    redactor = Redactor(RULES, None, ["*"], clock=Clock(0.0))
+    with pytest.raises(OverBudgetError):
+        redactor.redact(message, is_hasty=True)
+    # The first was replaced before.
+    assert redactor.redact(message).counts["email"] == 1
 
 
 def test_a_spent_request_looks_at_no_further_text() -> None:
