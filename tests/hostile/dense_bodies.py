@@ -46,9 +46,9 @@ DENSE_METRICS = {
     "points": wrap(b"\x0a\0" * 500_000, 0x2A, *METRIC),
     "histograms": wrap(b"\x0a\0" * 500_000, 0x4A, *METRIC),
     "quantiles": wrap(b"\x32\0" * 500_000, 0x0A, 0x5A, *METRIC),
-    "buckets": wrap(b"\0" * 2_000_000, 0x12, 0x42, 0x0A, 0x52, *METRIC),
-    "buckets of 3,000 points": wrap(
-        wrap(b"\0" * 1_000, 0x12, 0x42, 0x0A) * 3_000, 0x52, *METRIC
+    "buckets": wrap(b"\0" * 5_000_000, 0x12, 0x42, 0x0A, 0x52, *METRIC),
+    "buckets of 5,000 points": wrap(
+        wrap(b"\0" * 1_000, 0x12, 0x42, 0x0A) * 5_000, 0x52, *METRIC
     ),
 }  # fmt: skip
 DENSE_LOGS = {"records": wrap(b"\x12\0" * 500_000, 0x12, 0x0A)}

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
+from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
@@ -25,6 +26,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 MAX_RECORDS = 250_000
 # As much as 20 MiB hold, if each takes 20 bytes.
 MAX_PARTS = 1_000_000
+# As many as 8,192 exponential histograms of 160 positive and 160 negative buckets have, and more.
+MAX_NUMBERS = 4_000_000
 # Commas of a JSON body, in texts too; most stand between two members of an object or list.
 MAX_COMMAS = 2_000_000
 # Longer bodies, and bodies with more than this, are not parsed in the event loop. As much ordinary
@@ -83,11 +86,13 @@ class BodyWeight:
     Attributes:
         num_records: Spans, log records or metric points, and the resources, scopes and metrics
             that group them.
-        num_parts: Everything else that repeats: attributes, events, values in lists, buckets.
+        num_parts: Every other message that repeats: attributes, events, values in lists.
+        num_numbers: Numbers that repeat without a message around each, such as buckets.
     """
 
     num_records: int = 0
     num_parts: int = 0
+    num_numbers: int = 0
 
     def add(self, kind: Any, number: int) -> None:
         """Count messages, by their descriptor, or numbers, which have none.
@@ -95,7 +100,9 @@ class BodyWeight:
         Raises:
             TooManyError: If the body has too many.
         """
-        if kind is not None and kind.full_name in RECORDS:
+        if kind is None:
+            self.num_numbers += number
+        elif kind.full_name in RECORDS:
             self.num_records += number
         else:
             self.num_parts += number
@@ -105,9 +112,11 @@ class BodyWeight:
             )
         if self.num_parts > MAX_PARTS:
             raise TooManyError(
-                f"body has more than {MAX_PARTS:,} attributes, events, buckets and values: "
+                f"body has more than {MAX_PARTS:,} attributes, events and values: "
                 "send smaller batches"
             )
+        if self.num_numbers > MAX_NUMBERS:
+            raise TooManyError(f"body has more than {MAX_NUMBERS:,} buckets: send smaller batches")
 
 
 def weigh_protobuf(request: Any, body: bytes, *, is_whole: bool = False) -> BodyWeight:
@@ -138,7 +147,7 @@ def is_light_protobuf(request: Any, body: bytes) -> bool:
         if len(body) > INLINE_READ_BYTES:
             return False
         weight = weigh_protobuf(request, body)
-        return weight.num_records + weight.num_parts <= INLINE_VALUES
+        return weight.num_records + weight.num_parts + weight.num_numbers <= INLINE_VALUES
     if len(body) > INLINE_BYTES:
         return False
     # A part takes at least two bytes.
@@ -164,7 +173,7 @@ def weigh_json(body: bytes) -> BodyWeight:
     weight = BodyWeight()
     if body.count(b",") > MAX_COMMAS:
         raise TooManyError(f"body has more than {MAX_COMMAS:,} JSON values: send smaller batches")
-    weight.add(None, body.count(b"{") + body.count(b"["))
+    weight.add(common_pb2.AnyValue.DESCRIPTOR, body.count(b"{") + body.count(b"["))
     return weight
 
 

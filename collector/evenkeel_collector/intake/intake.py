@@ -16,7 +16,7 @@ from google.rpc import code_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
-from evenkeel_collector.intake.body_weight import TooManyError
+from evenkeel_collector.intake.body_weight import INLINE_BYTES, TooManyError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
@@ -91,6 +91,8 @@ class Intake:
     # Parses large bodies one after another: each may take much memory, and they would not be
     # parsed faster side by side.
     large_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "large-bodies"))
+    # Parses shorter ones that are not light, so that they do not wait for large ones.
+    medium_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "bodies"))
     # Redacts slow bodies one after another, so that other senders do not wait.
     slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
 
@@ -134,7 +136,10 @@ class Intake:
             self.metrics.bodies_repeated.labels(transport).inc()
             return
         check = partial(self._check, signal, media_type, body, tenant, is_small)
-        storing = asyncio.create_task(self._store(check, is_small, transport, digest))
+        lane = self.large_lane if len(body) > INLINE_BYTES else self.medium_lane
+        storing = asyncio.create_task(
+            self._store(check, None if is_small else lane, transport, digest)
+        )
         self.in_hand[digest] = storing
         # A sender that disconnects does not cancel work that a duplicate may wait for.
         storing.add_done_callback(partial(self._let_go, digest))
@@ -180,12 +185,13 @@ class Intake:
     async def _store(
         self,
         check: Callable[[IntakePipeline], CheckedBody],
-        is_small: bool,
+        lane: Executor | None,
         transport: str,
         digest: bytes,
     ) -> None:
+        """Check a body, in the event loop if no lane is given, and store it."""
         try:
-            checked = await _call(is_small, self.large_lane, check, self.pipeline.in_haste())
+            checked = await _call(lane is None, lane, check, self.pipeline.in_haste())
         except OverBudgetError:
             checked = await asyncio.get_running_loop().run_in_executor(
                 self.slow_lane, check, self.pipeline

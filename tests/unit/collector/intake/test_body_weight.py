@@ -97,10 +97,10 @@ def fill_at_random(message: Any, rng: random.Random, depth: int = 0) -> None:
 
 
 def contents_of(message: Any) -> Iterator[str]:
-    """Yield the full name of each message, and of each field with a number, that repeats."""
+    """Yield the full name of each message that repeats, and "" for each number that does."""
     for field, value in message.ListFields():
         if field.message_type is None:
-            yield from [field.full_name] * (len(value) if field.is_repeated else 0)
+            yield from [""] * (len(value) if field.is_repeated else 0)
         else:
             for each in value if field.is_repeated else [value]:
                 if field.is_repeated:
@@ -121,7 +121,9 @@ def test_what_is_counted_is_what_the_parsed_body_has(signal: Signal) -> None:
         num_records = sum(name in RECORDS for name in names)
         body = message.SerializeToString()
         weight = weigh_protobuf(signal.request, body, is_whole=True)
-        assert weight == BodyWeight(num_records, len(names) - num_records)
+        num_numbers = names.count("")
+        num_parts = len(names) - num_records - num_numbers
+        assert weight == BodyWeight(num_records, num_parts, num_numbers)
         assert signal.weigh(PROTOBUF, body).num_records == num_records
         read(signal, body)
 
@@ -179,7 +181,7 @@ def test_points_quantiles_and_buckets_are_counted() -> None:
 
     weight = weigh_protobuf(ExportMetricsServiceRequest, metrics_of(fill))
     # The resource, the scope and three metrics are records, too.
-    assert weight == BodyWeight(5 + 1_000 + 1 + 1 + 40, 999)
+    assert weight == BodyWeight(5 + 1_000 + 1 + 1 + 40, 0, 999)
 
 
 @pytest.mark.parametrize(
@@ -361,3 +363,13 @@ def test_the_largest_body_of_ordinary_points_is_not_refused() -> None:
     num_bodies = (20 << 20) / len(body)
     assert weight.num_records * num_bodies < MAX_RECORDS
     assert weight.num_parts * num_bodies < MAX_PARTS
+
+
+def test_a_batch_of_histograms_with_all_their_buckets_is_not_refused() -> None:
+    def fill(metrics: Any) -> None:
+        for _ in range(8_192):
+            point = metrics.add(name="h").exponential_histogram.data_points.add(count=320)
+            point.positive.bucket_counts.extend([1] * 160)
+            point.negative.bucket_counts.extend([1] * 160)
+
+    METRICS.weigh(PROTOBUF, metrics_of(fill))
