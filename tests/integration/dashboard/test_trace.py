@@ -147,9 +147,11 @@ def test_hostile_names_and_texts_are_shown_as_text(traced: Platform, browser: Br
             content=body.SerializeToString(),
             headers={"content-type": "application/x-protobuf"},
         ).raise_for_status()
+    trace_id = id_bytes("hostile", 16).hex()
+    for table in ("spans", "logs"):
+        wait_until_stored(traced, table, trace_id)
     # In capitals, as some tools write ids.
-    trace_id = id_bytes("hostile", 16).hex().upper()
-    page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id}")
+    page = opened(browser, f"{traced.dashboard_url}/request?trace_id={trace_id.upper()}")
     expect(page.locator(".ek-trace-row")).to_have_count(3)
     first, second, _ = names(page)
     assert first == f"[U+202E]{script}"
