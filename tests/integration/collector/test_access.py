@@ -279,11 +279,14 @@ def test_secrets_are_nowhere_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_grpc_senders_are_told_to_wait_while_the_log_is_full(tmp_path: Path) -> None:
-    (tmp_path / "evenkeel.toml").write_text("[collector]\nmax_log_bytes = 20000\n")
+    # Room for one body, until the store has it.
+    (tmp_path / "evenkeel.toml").write_text("[collector]\nmax_log_bytes = 40000\n")
     with running_collector(tmp_path) as collector:
         address = collector.grpc_url.removeprefix("http://")
         with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as raised:
-            channel.unary_unary(GRPC_METHOD)(trace_request(500).SerializeToString(), timeout=120)
+            for number in range(100):
+                body = trace_request(500, service=str(number)).SerializeToString()
+                channel.unary_unary(GRPC_METHOD)(body, timeout=120)
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
         assert DETAILS_KEY in dict(raised.value.trailing_metadata())
 
