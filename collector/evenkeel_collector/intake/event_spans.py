@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evenkeel import conventions, spans
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.budget import MAX_HASTY_VALUES, OverBudgetError
 from evenkeel_collector.intake.begun_requests import AgentConversation, BegunRequest, BegunRequests
 from evenkeel_collector.intake.canonical import AwaitedCall, to_text
 from evenkeel_collector.intake.event_calls import READERS, DescribedCall, begins, number_of
@@ -33,8 +33,6 @@ CLAMPED_START = "evenkeel.clamped.start_unix_nano"
 CLAMPED_END = "evenkeel.clamped.end_unix_nano"
 # A sender that speaks of so many calls at once waits behind others.
 MAX_HASTY_EVENTS = 256
-# Attributes of these events, and elements of lists in them.
-MAX_HASTY_VALUES = 10_000
 MAX_MS = 1e9
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
 # Names that only Claude Code's scope makes unique.

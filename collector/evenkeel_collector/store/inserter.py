@@ -181,16 +181,18 @@ class Inserter:
         if self._client is None:
             self._client = self._storage.connect()
         with CheckStore(self._client, self._storage.insert_settings) as check:
-            isolated = isolate(
-                read_bodies(segment.path.read_bytes(), segment.name),
-                lambda bodies: check.refusal(
-                    encode_segment(segment.name, segment.created_ns, bodies)
-                ),
-            )
-        if not isolated.poison:
-            return segment
+            bodies = read_bodies(segment.path.read_bytes(), segment.name)
+            isolated = self._isolate(check, segment, bodies)
+        return self._log.part(segment, isolated) if isolated.poison else segment
+
+    def _isolate(self, check: CheckStore, segment: SealedSegment, bodies: list[bytes]) -> Isolated:
+        """Split bodies of a segment into those that the store takes and those that it refuses."""
+        name, created_ns = segment.name, segment.created_ns
+        isolated = isolate(
+            bodies, lambda some: check.refusal(encode_segment(name, created_ns, some))
+        )
         self._metrics.segments_quarantined.inc(len(isolated.poison))
-        return self._log.part(segment, isolated)
+        return isolated
 
     def _store_first_part(self, segment: SealedSegment) -> tuple[bool, SealedSegment | None]:
         """Store as much of a segment as the store has memory for; return the rest.
@@ -211,11 +213,8 @@ class Inserter:
             )
             if not rest:
                 return False, segment
-            isolated = isolate(
-                part, lambda some: check.refusal(encode_segment(segment.name, created_ns, some))
-            )
+            isolated = self._isolate(check, segment, part)
         if isolated.poison:
-            self._metrics.segments_quarantined.inc(len(isolated.poison))
             isolated.good += rest
             return True, self._log.part(segment, isolated)
         # Of its contents, so that a part that is stored again after a failure is recognised.
