@@ -80,9 +80,8 @@ def main() -> None:
         print(f"{number:>6} spans: {median:.2f} µs per span ({low:.2f} to {high:.2f})")
     worst = {name: in_own_process(name) for name in WORST}
     for name, (outcome, cpu_s, num_bytes, size) in worst.items():
-        print(
-            f"{name:34} {size / 2**20:5.1f} MiB {outcome:9} {cpu_s:6.2f} s {num_bytes / 1e6:6.0f} MB"
-        )
+        used = f"{cpu_s:6.2f} s {num_bytes / 1e6:6.0f} MB"
+        print(f"{name:34} {size / 2**20:5.1f} MiB {outcome:9} {used}")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"machine": describe_machine(), "counting_us": counting, "worst": worst}
