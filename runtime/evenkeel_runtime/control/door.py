@@ -43,9 +43,15 @@ class Door:
         return refused.result() if refused.done() and not refused.cancelled() else None
 
     def refuse(self, error: RefusedError) -> None:
-        """Refuse the request before it asks for its turn."""
-        if not self._refused.done():
-            self._refused.set_result(error)
+        """Refuse the request before its turn; it leaves the queue, however long the app takes."""
+        if self._refused.done():
+            return
+        self._refused.set_result(error)
+        control, visit = self._control, self._visit
+        if visit.claim is not None:
+            control.costs.shares.leave(visit.claim, None)
+        if visit.ticket is not None:
+            control.gate.leave(visit.ticket)
 
     async def enter(self) -> None:
         """Wait for the request's turn; a refused request waits here until it is cancelled."""
@@ -71,8 +77,10 @@ class Door:
             await asyncio.wait((ticket.let_in,), timeout=control.left_s(visit))
             if not ticket.let_in.done():
                 raise self.refusal or control.give_up(visit)
+        if self.refusal is not None:
+            raise self.refusal
         if ticket.was_pushed_out:
-            raise self.refusal or control.push_out(visit)
+            raise control.push_out(visit)
         # Cancelled if the request was dropped meanwhile.
         ticket.let_in.result()
         if not self._is_inside:

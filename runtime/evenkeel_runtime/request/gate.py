@@ -100,6 +100,10 @@ class ControlMiddleware:
         request.door = door
         try:
             await self._app(scope, door.watch_receive(receive), door.watch_send(send))
+        except Exception:
+            # Its client has left, as far as the app knows; it may fail over that.
+            if door.refusal is None:
+                raise
         finally:
             if door.refusal is not None:
                 request.forget_runs()

@@ -2,126 +2,21 @@
 
 import asyncio
 import json
-import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from evenkeel.watched_file import WatchedFile
-from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.config import ControlConfig, ControlMode, Quota, SloClass
+from evenkeel_runtime.control.config import ControlMode, Quota
 from evenkeel_runtime.control.gate import MAX_WAITING
 from evenkeel_runtime.control.service import ControlService
-from evenkeel_runtime.request.gate import BodyBudget, ControlMiddleware, _Waiting
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
+from evenkeel_runtime.request.gate import BodyBudget, _Waiting
 from evenkeel_runtime.wire.caller import Caller
-
-START = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"text/event-stream; charset=utf-8")],
-}
-
-
-def make_service(
-    tmp_path: Path, clock: Callable[[], float] = monotonic, **fields: Any
-) -> ControlService:
-    classes = {"chat": SloClass(60.0, queue_deadline_s=0.05), "batch": SloClass(600.0)}
-    config = ControlConfig(classes=classes, **fields)
-    file = WatchedFile(tmp_path / "none", lambda _: config, logging.getLogger("tests"))
-    return ControlService(AdmissionControl(config, num_slots=1, clock=clock), file, lambda *_: None)
-
-
-@dataclass
-class App:
-    """Answers with one event, once `may_end` allows; keeps the bodies it read."""
-
-    may_end: asyncio.Event
-    bodies: list[bytes] = field(default_factory=list)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        self.bodies.append(message["body"])
-        await send(START)
-        await send({"type": "http.response.body", "body": b"data: 1", "more_body": True})
-        await self.may_end.wait()
-        await send({"type": "http.response.body", "body": b""})
-
-
-@dataclass
-class Connection:
-    """One caller: what it sends, and what it was answered."""
-
-    service: ControlService
-    app: Any
-    slo_class: str = "chat"
-    path: str = "/v1/chat/completions"
-    method: str = "POST"
-    cache: object = None
-    operation: str = "chat"
-    answers: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._messages: deque[dict[str, Any]] = deque(
-            [{"type": "http.request", "body": self.slo_class.encode()}]
-        )
-        self._has_left = asyncio.Event()
-
-    def leave(self) -> None:
-        self._has_left.set()
-
-    def send_bodies(self, *bodies: bytes) -> None:
-        self._messages = deque(
-            {"type": "http.request", "body": body, "more_body": body is not bodies[-1]}
-            for body in bodies
-        )
-
-    @property
-    def num_unread(self) -> int:
-        return len(self._messages)
-
-    @property
-    def status(self) -> int | None:
-        return self.answers[0]["status"] if self.answers else None
-
-    async def ask(self) -> None:
-        async def receive() -> Any:
-            if self._messages:
-                return self._messages.popleft()
-            await self._has_left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            self.answers.append(message)
-
-        engine = SimpleNamespace(control=self.service, cache=self.cache)
-        scope = {
-            "type": "http",
-            "method": self.method,
-            "path": self.path,
-            "headers": [(b"content-length", b"10")],
-            "app": SimpleNamespace(state=SimpleNamespace(engine_client=engine)),
-        }
-        caller = Caller(slo_class=self.slo_class, tenant="acme")
-        CURRENT_REQUEST.set(HttpRequest(self.operation, caller, path=self.path))
-        await ControlMiddleware(self.app)(scope, receive, send)
-
-
-async def soon(condition: Any) -> None:
-    async with asyncio.timeout(120):
-        while not condition():
-            await asyncio.sleep(0.001)
+from tests.fixtures.gate_connection import START, App, CachingApp, Connection, make_service, soon
 
 
 def test_a_request_waits_for_the_one_inside_and_keeps_its_body(tmp_path: Path) -> None:
@@ -650,85 +545,5 @@ def test_switched_off_nothing_waits(tmp_path: Path) -> None:
         app.may_end.set()
         await asyncio.gather(*tasks)
         assert service.control.counts.admitted == {}
-
-    asyncio.run(scenario())
-
-
-@dataclass
-class CachingApp:
-    """Answers "hit" at once; whatever else it is asked needs the engine, until the caller leaves.
-
-    Like vLLM's, it begins a stream before the engine has said a word.
-    """
-
-    may_end: asyncio.Event
-    num_entered: int = 0
-    num_given_up: int = 0
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = CURRENT_REQUEST.get()
-        assert request is not None and request.door is not None
-        await receive()
-        await send(START)
-        await send({"type": "http.response.body", "body": b": keep-alive", "more_body": True})
-        if request.caller.slo_class != "hit":
-            answering = asyncio.create_task(self._ask_engine(request.door))
-            leaving = asyncio.create_task(receive())
-            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-            leaving.cancel()
-            if not answering.done():
-                self.num_given_up += 1
-                answering.cancel()
-                return
-        await send({"type": "http.response.body", "body": b"data: 1"})
-
-    async def _ask_engine(self, door: Any) -> None:
-        await door.enter()
-        self.num_entered += 1
-        await self.may_end.wait()
-
-
-def test_what_the_cache_answers_needs_no_place(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        service = make_service(tmp_path)
-        app = CachingApp(asyncio.Event())
-        first, hit, late = (
-            Connection(service, app, name, cache=object()) for name in ("batch", "hit", "chat")
-        )
-        task = asyncio.create_task(first.ask())
-        await soon(lambda: service.control.gate.num_inside == 1)
-        await hit.ask()
-        assert [message["type"][14:] for message in hit.answers] == ["start", "body"]
-        # Full: what the engine must answer waits, and is refused as without a cache.
-        await late.ask()
-        assert late.status == 503
-        assert json.loads(late.answers[1]["body"])["error"]["type"] == "queue_deadline"
-        assert len(late.answers) == 2
-        assert (app.num_entered, app.num_given_up) == (1, 1)
-        app.may_end.set()
-        await task
-        assert first.status == 200
-        assert service.control.gate.num_inside == 0
-        assert service.control.counts.admitted == {"batch": 1}
-
-    asyncio.run(scenario())
-
-
-def test_a_caller_who_leaves_at_the_engines_door_is_not_served(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        service = make_service(tmp_path)
-        app = CachingApp(asyncio.Event())
-        first, second = (Connection(service, app, "batch", cache=object()) for _ in range(2))
-        task = asyncio.create_task(first.ask())
-        await soon(lambda: service.control.gate.num_inside == 1)
-        waiting = asyncio.create_task(second.ask())
-        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
-        second.leave()
-        await waiting
-        assert second.answers == []
-        assert service.control.gate.count_waiting() == {}
-        app.may_end.set()
-        await task
-        assert app.num_entered == 1
 
     asyncio.run(scenario())
