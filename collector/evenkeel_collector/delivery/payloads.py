@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import Receiver, ReceiverType
-from evenkeel.times import rfc3339, to_datetime
+from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.alertmanager import alertmanager_message
+from evenkeel_collector.delivery.signature import webhook_signature
 from evenkeel_collector.delivery.slack import slack_message
 from evenkeel_collector.delivery.text import title_of
 
@@ -41,30 +41,8 @@ def make_posting(receiver: Receiver, notification: Notification, now_ns: int) ->
     if make is not None:
         return make(receiver, notification, url, now_ns)
     body = _json(alertmanager_message(receiver, notification))
-    headers = _signatures(receiver, notification, body, now_ns) if receiver.secrets else {}
+    headers = webhook_signature(receiver, notification, body, now_ns) if receiver.secrets else {}
     return Posting(url, body, headers)
-
-
-def _signatures(
-    receiver: Receiver, notification: Notification, body: str, now_ns: int
-) -> dict[str, str]:
-    """Return the Standard Webhooks headers, signed with every secret so that keys can rotate."""
-    from standardwebhooks.webhooks import Webhook
-
-    moment = to_datetime(now_ns)
-    try:
-        signatures = [
-            Webhook(secret.read()).sign(notification.notification_id, moment, body)
-            for secret in receiver.secrets
-        ]
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        # The library's message might contain the secret, so only name the receiver.
-        raise ConfigurationError(
-            f"a secret of receiver {receiver.name!r} is not base64 (whsec_…)"
-        ) from error
-    return {"webhook-timestamp": str(now_ns // 10**9), "webhook-signature": " ".join(signatures)}
 
 
 def _generic(receiver: Receiver, notification: Notification, url: str, now_ns: int) -> Posting:
@@ -82,7 +60,9 @@ def _generic(receiver: Receiver, notification: Notification, url: str, now_ns: i
             "data": data,
         }
     )
-    return Posting(receiver.address(), body, _signatures(receiver, notification, body, now_ns))
+    return Posting(
+        receiver.address(), body, webhook_signature(receiver, notification, body, now_ns)
+    )
 
 
 def _slack(receiver: Receiver, notification: Notification, url: str, now_ns: int) -> Posting:
