@@ -66,7 +66,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a Chromium; without one, browser tests are skipped (and fail in CI)."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
+    from tests.fixtures.browser import NAMES
+
+    for name in NAMES:
         path = shutil.which(name)
         if path is not None:
             return path

@@ -20,24 +20,19 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from evenkeel.store import Store
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
 from tests.checkout import ROOT
+from tests.fixtures.browser import running_browser
 from tests.queries import query
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 PICTURES = ROOT / "build" / "e2e"
-CHROMIUM_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
-# Playwright gives up after 5 s, too soon on a busy machine.
-expect.set_options(timeout=120_000)
 REPORTED = {
     "requests", "errors", "cancelled", "ttft_s", "itl_s", "tokens_per_s", "cached_token_ratio",
     "acceptance_rate", "spans_stored", "query_url", "dashboard_url", "crowds",
@@ -136,10 +131,8 @@ def report(demo: Demo) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+    with running_browser(chromium) as browser:
         yield browser
-        browser.close()
 
 
 def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Browser) -> None:

@@ -10,18 +10,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from evenkeel.store import Store
+from tests.fixtures.browser import running_browser
 from tests.fixtures.dashboard_process import (
-    CHROMIUM,
-    CHROMIUM_ARGS,
     NUM_REQUESTS,
     PRICES,
     SLOS,
     Platform,
     evenkeel,
-    make_patient,
     make_registry,
     send_evaluation,
     stop,
@@ -106,10 +104,6 @@ def wait_until_firing(query_url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert CHROMIUM.exists(), f"{CHROMIUM} is missing: install Debian's package chromium"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
-        make_patient(chromium)
-        yield chromium
-        chromium.close()
+def browser(chromium: str) -> Iterator[Browser]:
+    with running_browser(chromium) as browser:
+        yield browser

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
@@ -13,7 +13,7 @@ from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
-from tests.fixtures.dashboard_process import make_patient
+from tests.fixtures.browser import running_browser
 from tests.unit.evals.finished_run import finish
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -37,13 +37,10 @@ def outcome() -> Outcome:
 def page(request: pytest.FixtureRequest, chromium: str, tmp_path: Path) -> Iterator[Page]:
     file = tmp_path / "report.html"
     file.write_text(to_html(outcome(), "http://127.0.0.1:8501"), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        make_patient(browser)
+    with running_browser(chromium) as browser:
         page = browser.new_page(viewport={"width": request.param, "height": 844})
         page.goto(file.as_uri())
         yield page
-        browser.close()
 
 
 def test_the_search_leaves_the_items_that_have_every_word(page: Page) -> None:
