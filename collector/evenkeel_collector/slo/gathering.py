@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # The time budget for one alert's evidence, and how long after firing it is still worth gathering.
-ALERT_S = 10.0
+ALERT_S = 30.0
 OVERALL_S = 60.0
 LEAST_S = 1.0
 NUM_WORKERS = 2

@@ -29,7 +29,7 @@ def test_nothing_acknowledged_is_lost_in_a_short_durability_run(tmp_path: Path) 
     output = tmp_path / "durability.json"
     done = subprocess.run(
         [sys.executable, str(ROOT / "bench/durability.py"), *SHORT, "--json", str(output)],
-        capture_output=True, text=True, timeout=300, env=collector_environment(), check=False,
+        capture_output=True, text=True, timeout=1500, env=collector_environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(output.read_text(encoding="utf-8"))
