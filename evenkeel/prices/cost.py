@@ -39,6 +39,14 @@ class Usage:
     engine_s: float | None = None
     num_devices: int = 1
 
+    @property
+    def has_whole_parts(self) -> bool:
+        """Whether cached and reasoning tokens can be part of the input's and the output's."""
+        cached = (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
+        return cached <= (self.input_tokens or 0) and (self.reasoning_tokens or 0) <= (
+            self.output_tokens or 0
+        )
+
 
 def in_order(prices: Sequence[Price]) -> list[Price]:
     """Return prices as they are looked up: exact names first, then globs in the file's order."""
@@ -71,13 +79,13 @@ def token_cost(price: ModelPrice, usage: Usage, rate: float = 1.0) -> float | No
     """Return the cost of the tokens; None if the request has tokens of a kind without a price.
 
     The sum of uncached input, cached input, cache writes, output and reasoning, each times its
-    price per million.
+    price per million. None, too, if the parts are more than the whole: whoever counts cached or
+    reasoning tokens apart from the others says less than the request used.
     """
-    if usage.input_tokens is None or usage.output_tokens is None:
+    if usage.input_tokens is None or usage.output_tokens is None or not usage.has_whole_parts:
         return None
-    cached = min(usage.cached_tokens or 0, usage.input_tokens)
-    written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
-    reasoning = min(usage.reasoning_tokens or 0, usage.output_tokens)
+    cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    reasoning = usage.reasoning_tokens or 0
     reasoning_price = price.output if price.reasoning is None else price.reasoning
     total = 0.0
     for tokens, each in (

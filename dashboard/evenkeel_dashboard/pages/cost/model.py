@@ -253,7 +253,7 @@ def unpriced(models: Sequence[Row], prices: PriceFile) -> list[Unpriced]:
 
 def _why(model: str, day_ms: int, prices: PriceFile) -> str:
     if price_at(prices.model, model, _moment(day_ms)) is not None:
-        return "no token counts, or tokens of a kind without a price"
+        return "no token counts that add up, or tokens of a kind without a price"
     if price_at(prices.engine, model, _moment(day_ms)) is not None:
         return "no engine seconds reported, or stored before there was a price"
     return "no price"
