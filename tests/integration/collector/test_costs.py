@@ -21,9 +21,11 @@ from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
+from evenkeel.store import read_query
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.track import Track
 from evenkeel_collector.store.storage import Storage
+from evenkeel_dashboard.pages.cost.model import savings_of
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -34,6 +36,7 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -258,6 +261,27 @@ def test_the_rollups_add_up_to_the_requests(storage: Storage, client: Any) -> No
         assert client.query(f"SELECT {sums} FROM {table}").first_row == (24.0, 2.0, 2.0, 12.0, 13.0)
     rolled = "requests_rolled(from_ms = 0, to_ms = 4000000000000, step_s = 3600)"
     assert client.query(f"SELECT {sums} FROM {rolled}").first_row == (24.0, 2.0, 2.0, 12.0, 13.0)
+
+
+def test_cached_tokens_are_worth_the_prices_of_their_hour(storage: Storage, client: Any) -> None:
+    noon = MAY + dt.timedelta(hours=12)
+    cached: dict[str, Any] = {"cached_input": 0, "output": 0, **READ}
+    file = PriceFile(
+        model=(
+            ModelPrice(name="big", input=1, valid_until=noon, **cached),
+            ModelPrice(name="big", input=3, valid_from=noon, **cached),
+        )
+    )
+    storage.prices.use(file)
+    million = {"input_tokens": 1_000_000, "output_tokens": 0, "cached_tokens": 1_000_000}
+    minute = dt.timedelta(minutes=1)
+    insert(client, *({**million, "time": time} for time in (MAY, noon - minute, noon + minute)))
+    span = {"from_ms": int(MAY.timestamp()) * 1000, "to_ms": int(JULY.timestamp()) * 1000}
+    unfiltered = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
+    rows = client.query(read_query(query("cost_models")), parameters={**span, **unfiltered})
+    models = list(rows.named_results())
+    assert [row["cached_tokens"] for row in models] == [2_000_000, 1_000_000]
+    assert savings_of(models, [], file).provider_cache == pytest.approx(1 + 1 + 3)
 
 
 def test_a_budget_in_money_is_spent_and_burns(
