@@ -70,9 +70,7 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
     cohorts = reading.rows_later(_HERE / "cost_cohorts.sql", of_cohorts)
     models = reading.rows_later(_HERE / "cost_models.sql", parameters)
     prices = reading.rows_later(PRICES_IN_FORCE, {})
-    engines = reading.rows_later(
-        ENGINE_SECONDS, {**range_of(window), "model": selection.model}
-    )
+    engines = reading.rows_later(ENGINE_SECONDS, {**range_of(window), "model": selection.model})
     compressed = reading.rows_later(
         _HERE / "compressed_tokens.sql",
         {
