@@ -279,8 +279,9 @@ def _tokens(file: PriceFile, models: list[ModelPrice]) -> str:
         f"if({count} = 0, 0., {count} * arrayElement({price}, price_number))"
         for count, price in zip(tokens, prices, strict=True)
     )
-    # Parts that are more than the whole are counted apart by their sender: see token_cost.
-    return f"if({uncached} < 0 OR {spoken} < 0, NULL, {total})"
+    # Sound has other prices. Parts that are more than the whole are counted apart by their sender:
+    # see token_cost.
+    return f"if(audio_tokens > 0 OR {uncached} < 0 OR {spoken} < 0, NULL, {total})"
 
 
 def _engine(file: PriceFile, engines: list[EnginePrice], first: int) -> str:

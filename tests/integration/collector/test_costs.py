@@ -97,7 +97,7 @@ def random_usage(choose: random.Random) -> Usage:
     return Usage(
         choose.choice(MODELS), maybe(0, 1, 1000), maybe(0, 7, 300), maybe(0, 1, 500, 2000),
         maybe(0, 400), maybe(0, 100, 1000), maybe(0.25, 3.0) if HAS_ENGINE_S else None,
-        choose.choice((1, 2, 8)),
+        choose.choice((1, 2, 8)), choose.choice((None, None, None, 0, 7)),
     )  # fmt: skip
 
 
@@ -118,6 +118,7 @@ def test_the_store_prices_as_the_rule_does(storage: Storage, client: Any) -> Non
                 "cache_write_tokens": usage.cache_write_tokens,
                 "reasoning_tokens": usage.reasoning_tokens,
                 "tensor_parallel": usage.num_devices,
+                "audio_tokens": usage.audio_tokens,
                 **({"engine_s": usage.engine_s} if HAS_ENGINE_S else {}),
             }
             for place, (usage, at) in enumerate(cases)
@@ -380,6 +381,12 @@ SPANS: dict[str, dict[str, Any]] = {
         "llm.token_count.prompt_details.cache_read": 500_000,
         "llm.token_count.completion_details.reasoning": 500_000,
     },
+    "sound": {
+        "openinference.span.kind": "LLM", "llm.model_name": "gpt-sound",
+        "llm.token_count.prompt": 100, "llm.token_count.completion": 100,
+        "llm.token_count.prompt_details.audio": 40,
+        "llm.token_count.completion_details.audio": 60,
+    },
     "nonsense": {
         "llm.request.type": "chat", "gen_ai.request.model": "unknown", "gen_ai.usage.cost": "-1",
     },
@@ -407,11 +414,13 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
     path.write_text(PRICES.format(input=2))
     with running_collector(tmp_path / "data", ["--prices", str(path)]) as collector:
         send(collector, *SPANS)
-        wait_for(lambda: len(collector.rows(COSTS)) == 4)
+        wait_for(lambda: len(collector.rows(COSTS)) == 5)
         assert collector.rows(COSTS) == [
             ("gpt-a", 2.0, 1), ("gpt-b", 0.5, 1), ("gpt-c", 1 + 0.5 + 5 + 10, 1),
-            ("unknown", 0.25, 1),
+            ("gpt-sound", None, 0), ("unknown", 0.25, 1),
         ]  # fmt: skip
+        sound = "SELECT audio_tokens FROM requests WHERE model = 'gpt-sound'"
+        assert collector.rows(sound) == [(100,)]
         refused = "SELECT refused_numbers FROM requests WHERE notEmpty(refused_numbers)"
         assert collector.rows(refused) == [({"given_cost": "out_of_range"},)]
 
@@ -426,7 +435,7 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
             out = tmp_path / f"costs.{form}"
             told = json.loads(export(collector, "--format", form, "--out", str(out), "--json"))
             assert told["usage_cost"] == pytest.approx(22.25)
-            assert (told["num_requests"], told["num_priced"]) == (6, 5)
+            assert (told["num_requests"], told["num_priced"]) == (7, 5)
         rows = list(csv.DictReader(export(collector, "--format", "focus").splitlines()))
         assert sum(float(row["BilledCost"]) for row in rows) == pytest.approx(22.25)
         (acme,) = (row for row in rows if row["SubAccountId"] == "acme")

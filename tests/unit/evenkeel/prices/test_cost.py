@@ -52,6 +52,7 @@ CASES = {
     "nothing but cached tokens and reasoning": (
         Usage("big-2", 1_000_000, 500_000, 1_000_000, reasoning_tokens=500_000), MAY, 0.5 + 4,
     ),
+    "sound, which has no price": (Usage("big-2", 10, 1, audio_tokens=1), MAY, None),
     "no tokens at all": (Usage("big-2"), MAY, None),
     "a model without a price": (Usage("other", 10, 10), MAY, None),
     "own engine": (Usage("own", engine_s=2.0), MAY, 0.002),
