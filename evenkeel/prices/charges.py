@@ -35,6 +35,7 @@ class Charge:
         currency: Of both.
         num_requests: Requests, with and without a price.
         num_priced: Those with a price.
+        num_shed: Those that control rejected, which used nothing.
         engine_s: Seconds, if it is engine time.
         what: Engine time's kind, in words.
     """
@@ -59,6 +60,12 @@ class Charge:
     output_tokens: float = 0.0
     engine_s: float | None = None
     what: str = ""
+    num_shed: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has a cost: not if requests were served and none of them has a price."""
+        return bool(self.num_priced) or self.num_requests - self.num_shed < 0.5
 
 
 _NEVER = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -94,6 +101,7 @@ def charges(
             input_tokens=float(row["input_tokens"]),
             cached_tokens=float(row["cached_tokens"]),
             output_tokens=float(row["output_tokens"]),
+            num_shed=float(row["num_shed"]),
         )
         for row in rows
     ]  # fmt: skip
@@ -171,8 +179,8 @@ def plain_row(charge: Charge) -> dict[str, object]:
         "route": charge.route,
         "service": charge.service,
         "slo_class": charge.slo_class,
-        "billed_cost": charge.billed,
-        "effective_cost": charge.effective,
+        "billed_cost": charge.billed if charge.is_known else None,
+        "effective_cost": charge.effective if charge.is_known else None,
         "currency": charge.currency,
         "num_requests": charge.num_requests,
         "num_priced": charge.num_priced,
@@ -185,7 +193,10 @@ def plain_row(charge: Charge) -> dict[str, object]:
 
 
 def focus_row(charge: Charge) -> dict[str, object]:
-    """Return a charge with FOCUS's columns, in their order."""
+    """Return a charge with FOCUS's columns, in their order.
+
+    FOCUS allows no row without a cost: where none is known it is 0, and there is no unit price.
+    """
     month = charge.begin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     tags = {
         "tenant": charge.tenant,
@@ -198,7 +209,7 @@ def focus_row(charge: Charge) -> dict[str, object]:
     quantity = charge.input_tokens + charge.output_tokens if is_usage else charge.engine_s
     unit = "Tokens" if is_usage else "Seconds"
     # The average: a row adds up several kinds of tokens, each at its own price.
-    unit_price = charge.billed / quantity if quantity else None
+    unit_price = charge.billed / quantity if quantity and charge.is_known else None
     what = f"Tokens of {charge.model}" if is_usage else f"Engine time: {charge.what}"
     service = charge.service or "LLM serving"
     return {
@@ -240,7 +251,7 @@ def focus_row(charge: Charge) -> dict[str, object]:
         "ServiceCategory": "AI and Machine Learning",
         "ServiceName": service,
         "SkuId": charge.model or None,
-        "SkuPriceId": charge.model or None,
+        "SkuPriceId": (charge.model or None) if charge.is_known else None,
         "SubAccountId": charge.tenant or None,
         "SubAccountName": charge.tenant or None,
         "Tags": json.dumps({name: value for name, value in tags.items() if value}),

@@ -28,6 +28,7 @@ class Usage:
         reasoning_tokens: Output tokens spent on reasoning.
         engine_s: Seconds of the engine attributed to the request.
         num_devices: Devices of its engine; 1 if unknown.
+        audio_tokens: Input and output tokens that are sound.
     """
 
     model: str
@@ -38,6 +39,15 @@ class Usage:
     reasoning_tokens: int | None = None
     engine_s: float | None = None
     num_devices: int = 1
+    audio_tokens: int | None = None
+
+    @property
+    def has_whole_parts(self) -> bool:
+        """Whether cached and reasoning tokens can be part of the input's and the output's."""
+        cached = (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
+        return cached <= (self.input_tokens or 0) and (self.reasoning_tokens or 0) <= (
+            self.output_tokens or 0
+        )
 
 
 def in_order(prices: Sequence[Price]) -> list[Price]:
@@ -71,13 +81,15 @@ def token_cost(price: ModelPrice, usage: Usage, rate: float = 1.0) -> float | No
     """Return the cost of the tokens; None if the request has tokens of a kind without a price.
 
     The sum of uncached input, cached input, cache writes, output and reasoning, each times its
-    price per million.
+    price per million. Sound has no price. None, too, if the parts are more than the whole: whoever
+    counts cached or reasoning tokens apart from the others says less than the request used.
     """
-    if usage.input_tokens is None or usage.output_tokens is None:
+    if usage.audio_tokens:
         return None
-    cached = min(usage.cached_tokens or 0, usage.input_tokens)
-    written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
-    reasoning = min(usage.reasoning_tokens or 0, usage.output_tokens)
+    if usage.input_tokens is None or usage.output_tokens is None or not usage.has_whole_parts:
+        return None
+    cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    reasoning = usage.reasoning_tokens or 0
     reasoning_price = price.output if price.reasoning is None else price.reasoning
     total = 0.0
     for tokens, each in (

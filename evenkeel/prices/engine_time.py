@@ -44,20 +44,12 @@ class EngineTime:
     cost: float | None
 
 
-def engine_times(
-    rows: Sequence[Mapping[str, Any]], prices: PriceFile, at: dt.datetime | None = None
-) -> list[EngineTime]:
-    """Return the rows of the query `engine_seconds` with what they cost.
-
-    Args:
-        rows: The rows.
-        prices: The prices in force.
-        at: The moment whose prices apply; None: the period's begin.
-    """
+def engine_times(rows: Sequence[Mapping[str, Any]], prices: PriceFile) -> list[EngineTime]:
+    """Return the rows of the query `engine_seconds` with what they cost at their period's begin."""
     found = []
     for row in rows:
         period = row["period"].replace(tzinfo=dt.UTC)
-        price = _price_of(prices, row["model"], at or period)
+        price = _price_of(prices, row["model"], period)
         second = _second(prices, price)
         spent_s = float(row["spent_s"])
         cost = None if second is None else spent_s * second

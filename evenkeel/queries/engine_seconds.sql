@@ -1,12 +1,8 @@
--- Seconds of engines by what they were spent on and by period (hour, day, month, or '' for the whole range),
--- from the counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
+-- Seconds of engines by what they were spent on and by hour, within which prices are taken as constant, from the
+-- counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
 -- before the range is read for the first difference.
 SELECT
-    multiIf(
-        {per:String} = 'hour', toStartOfHour(time),
-        {per:String} = 'day', toStartOfDay(time),
-        {per:String} = 'month', toDateTime(toStartOfMonth(time), 'UTC'),
-        toDateTime(0, 'UTC')) AS period,
+    toStartOfHour(time) AS period,
     kind,
     model,
     sum(if(isNull(before), 0, if(value >= before, value - before, value))) AS spent_s

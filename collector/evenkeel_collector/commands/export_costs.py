@@ -94,7 +94,7 @@ def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
     try:
         prices = prices_of(store.rows(PRICES_IN_FORCE))
         rows = store.rows(_HERE / "export_costs.sql", span)
-        hours = store.rows(ENGINE_SECONDS, {**span, "per": "hour", "model": ""})
+        hours = store.rows(ENGINE_SECONDS, {**span, "model": ""})
     finally:
         store.close()
     times = in_periods(engine_times(hours, prices), args.per)

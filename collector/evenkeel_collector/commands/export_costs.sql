@@ -14,6 +14,7 @@ SELECT
     sum(r.cost) AS cost,
     sum(r.num_requests) AS num_requests,
     sum(r.num_priced) AS num_priced,
+    sum(r.num_shed) AS num_shed,
     ifNull(sum(r.input_tokens), 0) AS input_tokens,
     ifNull(sum(r.cached_tokens), 0) AS cached_tokens,
     ifNull(sum(r.output_tokens), 0) AS output_tokens

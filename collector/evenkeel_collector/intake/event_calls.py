@@ -20,6 +20,8 @@ _CONTENT = {
     conventions.TOOL_DEFINITIONS,
 }
 CODEX_REQUEST = "codex.api_request"
+# More tokens are no request's.
+MAX_COUNT = 1e9
 _OURS = "evenkeel."
 _KEPT = ("gen_ai.", "server.", "evenkeel.", "aws.", "azure.", "openai.")
 
@@ -49,14 +51,17 @@ def number_of(text: str | None) -> float | None:
     return number if 0 <= number < float("inf") else None
 
 
-def _sum(*texts: str | None) -> str:
-    """Return the sum of counts; the first text as it is if one of them is not a count."""
-    numbers = [number_of(text) for text in texts if text]
-    total = sum(number for number in numbers if number is not None)
-    # Two finite numbers may have an infinite sum.
-    if not texts[0] or any(number is None for number in numbers) or total == float("inf"):
-        return texts[0] or ""
-    return str(int(total))
+def _sum(first: str | None, *texts: str | None) -> str:
+    """Return the sum of counts; if one of them is none, that one, which the store refuses."""
+    if not first:
+        return ""
+    total = 0
+    for text in filter(None, (first, *texts)):
+        number = number_of(text)
+        if number is None or number > MAX_COUNT or not number.is_integer():
+            return text
+        total += int(number)
+    return str(total)
 
 
 def _is_false(text: str | None) -> bool:

@@ -44,7 +44,7 @@ def _values(family: Any, time_ns: int) -> Iterator[Point]:
             continue
         if family.type == "summary" and sample.name != family.name:
             part = sample.name.removeprefix(f"{family.name}_")
-            summaries.setdefault(tuple(sample.labels.items()), {})[part] = sample.value
+            summaries.setdefault(tuple(sorted(sample.labels.items())), {})[part] = sample.value
             continue
         is_counter = family.type == "counter"
         yield Point(
@@ -79,7 +79,7 @@ def _histograms(family: Any, time_ns: int) -> Iterable[Point]:
     found: dict[tuple[tuple[str, str], ...], _Buckets] = {}
     for sample in family.samples:
         labels = {key: value for key, value in sample.labels.items() if key != "le"}
-        buckets = found.setdefault(tuple(labels.items()), _Buckets())
+        buckets = found.setdefault(tuple(sorted(labels.items())), _Buckets())
         if sample.name.endswith("_bucket") and "le" in sample.labels:
             buckets.cumulative.append((float(sample.labels["le"]), sample.value))
         elif sample.name.endswith("_count"):
@@ -89,7 +89,7 @@ def _histograms(family: Any, time_ns: int) -> Iterable[Point]:
     for labels_key, buckets in found.items():
         if any(_count(value) is None for _, value in buckets.cumulative):
             continue
-        bounds, counts = _apart(buckets.cumulative)
+        bounds, counts = _apart(buckets.cumulative, _count(buckets.count))
         total = _count(buckets.count) if buckets.count is not None else sum(counts)
         if total is None or (buckets.count is None and not buckets.cumulative):
             continue
@@ -111,15 +111,21 @@ def _count(value: float | None) -> int | None:
     return int(value) if value is not None and 0 <= value < MAX_COUNT else None
 
 
-def _apart(cumulative: list[tuple[float, float]]) -> tuple[list[float], list[int]]:
-    """Return the finite bounds and the count per bucket, including the last one."""
+def _apart(
+    cumulative: list[tuple[float, float]], total: int | None
+) -> tuple[list[float], list[int]]:
+    """Return the finite bounds and the count per bucket, including the last one.
+
+    A bucket that was read before an observation reached it has at least what the one below has, as
+    in Prometheus. Without the infinite bucket, the last one holds the rest of all observations.
+    """
     ordered = sorted(cumulative)
     counts = []
     before = 0.0
     for _, value in ordered:
         counts.append(max(int(value - before), 0))
-        before = value
+        before = max(before, value)
     bounds = [bound for bound, _ in ordered if math.isfinite(bound)]
     if len(bounds) == len(ordered):
-        counts.append(0)
+        counts.append(max((total or 0) - int(before), 0))
     return bounds, counts

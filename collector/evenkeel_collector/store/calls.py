@@ -126,19 +126,21 @@ def decide(held: Sequence[HeldRecord], known: KnownCalls) -> dict[CallKey, bool]
 
 def _same_answers(held: Iterable[HeldRecord]) -> list[tuple[HeldRecord, HeldRecord]]:
     """Return pairs of records of one answer, the one that counts second."""
-    by_id: dict[str, set[HeldRecord]] = defaultdict(set)
-    for record in held:
+    by_id: dict[str, dict[CallKey, HeldRecord]] = defaultdict(dict)
+    # A span that was sent again is one record: of its copies, one that is due stands for all.
+    for record in sorted(held, key=lambda each: (each.is_due, -(each.start_ns or 0))):
         if record.request_id and record.start_ns is not None and record.end_ns is not None:
-            by_id[record.request_id].add(record)
+            by_id[record.request_id][record.key] = record
     pairs = []
     for records in by_id.values():
         if len(records) > MAX_OF_ANSWER:
             continue
-        ordered = sorted(records, key=lambda each: (each.start_ns, each.trace_id, each.span_id))
+        ordered = sorted(records.values(), key=lambda each: (each.start_ns or 0, each.key))
         for number, outer in enumerate(ordered):
             for inner in ordered[number + 1 :]:
                 is_within = (inner.start_ns or 0) <= (outer.end_ns or 0)
-                if is_within and _agree(outer.tenant, inner.tenant):
+                is_one_span = outer.key[:2] == inner.key[:2]
+                if is_within and not is_one_span and _agree(outer.tenant, inner.tenant):
                     pairs.append((outer, inner))
     # The innermost is decided first.
     return pairs[::-1]

@@ -268,21 +268,20 @@ def _tokens(file: PriceFile, models: list[ModelPrice]) -> str:
         )
         for column in zip(*map(_amounts, models), strict=True)
     ]
-    cached = "(least(ifNull(cached_tokens, 0), ifNull(input_tokens, 0)) AS price_cached)"
-    written = (
-        "(least(ifNull(cache_write_tokens, 0), ifNull(input_tokens, 0) - price_cached)"
-        " AS price_written)"
-    )
-    reasoning = "(least(ifNull(reasoning_tokens, 0), ifNull(output_tokens, 0)) AS price_reasoning)"
-    tokens = [
-        f"input_tokens - {cached} - {written}", "price_cached", "price_written",
-        f"output_tokens - {reasoning}", "price_reasoning",
-    ]  # fmt: skip
+    cached = "(ifNull(cached_tokens, 0) AS price_cached)"
+    written = "(ifNull(cache_write_tokens, 0) AS price_written)"
+    reasoning = "(ifNull(reasoning_tokens, 0) AS price_reasoning)"
+    uncached = f"(input_tokens - {cached} - {written} AS price_uncached)"
+    spoken = f"(output_tokens - {reasoning} AS price_spoken)"
+    tokens = ["price_uncached", "price_cached", "price_written", "price_spoken", "price_reasoning"]
     # Tokens of a kind without a price have no cost; no tokens of it cost nothing.
-    return " + ".join(
-        f"if(({count}) = 0, 0., ({count}) * arrayElement({price}, price_number))"
+    total = " + ".join(
+        f"if({count} = 0, 0., {count} * arrayElement({price}, price_number))"
         for count, price in zip(tokens, prices, strict=True)
     )
+    # Sound has other prices. Parts that are more than the whole are counted apart by their sender:
+    # see token_cost.
+    return f"if(audio_tokens > 0 OR {uncached} < 0 OR {spoken} < 0, NULL, {total})"
 
 
 def _engine(file: PriceFile, engines: list[EnginePrice], first: int) -> str:

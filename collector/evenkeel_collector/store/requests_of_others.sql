@@ -37,7 +37,8 @@ WITH
     (text -> multiIf(isNull(toFloat64OrNull(text)), 'not_a_number',
         isFinite(toFloat64OrZero(text)), 'out_of_range', 'not_finite')) AS reason_of,
     ['max_tokens', 'input_tokens', 'output_tokens', 'cached_tokens', 'temperature', 'queue_s', 'prefill_s',
-        'decode_s', 'ttft_s', 'e2e_s', 'sample_weight', 'cache_write_tokens', 'reasoning_tokens', 'given_cost']
+        'decode_s', 'ttft_s', 'e2e_s', 'sample_weight', 'cache_write_tokens', 'reasoning_tokens', 'given_cost',
+        'audio_tokens', 'audio_tokens']
         AS names,
     [
         multiIf(server != '', $max_tokens,
@@ -68,16 +69,18 @@ WITH
         first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
             'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning']),
         -- OpenInference; OpenLLMetry and LiteLLM; Pydantic AI.
-        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost'])
+        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost']),
+        SpanAttributes['llm.token_count.prompt_details.audio'],
+        SpanAttributes['llm.token_count.completion_details.audio']
     ] AS texts,
     arrayMap((text, low, high, is_whole) -> if(toFloat64OrNull(text) BETWEEN low AND high
             AND toFloat64OrNull(text) = if(is_whole, floor(toFloat64OrNull(text)), toFloat64OrNull(text)),
             toFloat64OrNull(text), NULL),
         texts,
-        [0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 1., 0., 0., 0.],
+        [0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 1., 0., 0., 0., 0., 0.],
         [4294967295., 100000000., 100000000., 100000000., 100., 1000000., 1000000., 1000000., 1000000.,
-            1000000., 1000000., 100000000., 100000000., 1000000000.],
-        [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0]) AS numbers,
+            1000000., 1000000., 100000000., 100000000., 1000000000., 100000000., 100000000.],
+        [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1]) AS numbers,
     arrayMap((name, text) -> (name, reason_of(text)),
         arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
         arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused,
@@ -133,6 +136,8 @@ SELECT
     if(isNull(numbers[3]), NULL,
         toUInt32(greatest(ifNull(numbers[3], 0.) - ifNull(numbers[13], 0.), 0.))) AS visible_tokens,
     numbers[14] AS given_cost,
+    if(isNull(numbers[15]) AND isNull(numbers[16]), NULL,
+        toUInt32(ifNull(numbers[15], 0.) + ifNull(numbers[16], 0.))) AS audio_tokens,
     numbers[6] AS queue_s,
     numbers[7] AS prefill_s,
     numbers[8] AS decode_s,

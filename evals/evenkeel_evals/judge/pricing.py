@@ -69,6 +69,8 @@ def _problem(file: PriceFile, usage: Usage, at: dt.datetime) -> str:
     if price_at(file.model, usage.model, at) is not None:
         if usage.input_tokens is None or usage.output_tokens is None:
             return "its tokens are not known"
+        if not usage.has_whole_parts:
+            return "it has more cached than input tokens, or more reasoning than output"
         return f"a kind of its tokens has no price for {usage.model!r:.80}"
     if price_at(file.engine, usage.model, at) is not None:
         return "the store has no engine seconds of it"

@@ -21,9 +21,11 @@ from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
+from evenkeel.store import read_query
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.track import Track
 from evenkeel_collector.store.storage import Storage
+from evenkeel_dashboard.pages.cost.model import savings_of
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -34,6 +36,7 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -94,7 +97,7 @@ def random_usage(choose: random.Random) -> Usage:
     return Usage(
         choose.choice(MODELS), maybe(0, 1, 1000), maybe(0, 7, 300), maybe(0, 1, 500, 2000),
         maybe(0, 400), maybe(0, 100, 1000), maybe(0.25, 3.0) if HAS_ENGINE_S else None,
-        choose.choice((1, 2, 8)),
+        choose.choice((1, 2, 8)), choose.choice((None, None, None, 0, 7)),
     )  # fmt: skip
 
 
@@ -115,6 +118,7 @@ def test_the_store_prices_as_the_rule_does(storage: Storage, client: Any) -> Non
                 "cache_write_tokens": usage.cache_write_tokens,
                 "reasoning_tokens": usage.reasoning_tokens,
                 "tensor_parallel": usage.num_devices,
+                "audio_tokens": usage.audio_tokens,
                 **({"engine_s": usage.engine_s} if HAS_ENGINE_S else {}),
             }
             for place, (usage, at) in enumerate(cases)
@@ -260,6 +264,27 @@ def test_the_rollups_add_up_to_the_requests(storage: Storage, client: Any) -> No
     assert client.query(f"SELECT {sums} FROM {rolled}").first_row == (24.0, 2.0, 2.0, 12.0, 13.0)
 
 
+def test_cached_tokens_are_worth_the_prices_of_their_hour(storage: Storage, client: Any) -> None:
+    noon = MAY + dt.timedelta(hours=12)
+    cached: dict[str, Any] = {"cached_input": 0, "output": 0, **READ}
+    file = PriceFile(
+        model=(
+            ModelPrice(name="big", input=1, valid_until=noon, **cached),
+            ModelPrice(name="big", input=3, valid_from=noon, **cached),
+        )
+    )
+    storage.prices.use(file)
+    million = {"input_tokens": 1_000_000, "output_tokens": 0, "cached_tokens": 1_000_000}
+    minute = dt.timedelta(minutes=1)
+    insert(client, *({**million, "time": time} for time in (MAY, noon - minute, noon + minute)))
+    span = {"from_ms": int(MAY.timestamp()) * 1000, "to_ms": int(JULY.timestamp()) * 1000}
+    unfiltered = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
+    rows = client.query(read_query(query("cost_models")), parameters={**span, **unfiltered})
+    models = list(rows.named_results())
+    assert [row["cached_tokens"] for row in models] == [2_000_000, 1_000_000]
+    assert savings_of(models, [], file).provider_cache == pytest.approx(1 + 1 + 3)
+
+
 def test_a_budget_in_money_is_spent_and_burns(
     storage: Storage, client: Any, tmp_path: Path
 ) -> None:
@@ -356,6 +381,12 @@ SPANS: dict[str, dict[str, Any]] = {
         "llm.token_count.prompt_details.cache_read": 500_000,
         "llm.token_count.completion_details.reasoning": 500_000,
     },
+    "sound": {
+        "openinference.span.kind": "LLM", "llm.model_name": "gpt-sound",
+        "llm.token_count.prompt": 100, "llm.token_count.completion": 100,
+        "llm.token_count.prompt_details.audio": 40,
+        "llm.token_count.completion_details.audio": 60,
+    },
     "nonsense": {
         "llm.request.type": "chat", "gen_ai.request.model": "unknown", "gen_ai.usage.cost": "-1",
     },
@@ -383,11 +414,13 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
     path.write_text(PRICES.format(input=2))
     with running_collector(tmp_path / "data", ["--prices", str(path)]) as collector:
         send(collector, *SPANS)
-        wait_for(lambda: len(collector.rows(COSTS)) == 4)
+        wait_for(lambda: len(collector.rows(COSTS)) == 5)
         assert collector.rows(COSTS) == [
             ("gpt-a", 2.0, 1), ("gpt-b", 0.5, 1), ("gpt-c", 1 + 0.5 + 5 + 10, 1),
-            ("unknown", 0.25, 1),
+            ("gpt-sound", None, 0), ("unknown", 0.25, 1),
         ]  # fmt: skip
+        sound = "SELECT audio_tokens FROM requests WHERE model = 'gpt-sound'"
+        assert collector.rows(sound) == [(100,)]
         refused = "SELECT refused_numbers FROM requests WHERE notEmpty(refused_numbers)"
         assert collector.rows(refused) == [({"given_cost": "out_of_range"},)]
 
@@ -402,7 +435,7 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
             out = tmp_path / f"costs.{form}"
             told = json.loads(export(collector, "--format", form, "--out", str(out), "--json"))
             assert told["usage_cost"] == pytest.approx(22.25)
-            assert (told["num_requests"], told["num_priced"]) == (6, 5)
+            assert (told["num_requests"], told["num_priced"]) == (7, 5)
         rows = list(csv.DictReader(export(collector, "--format", "focus").splitlines()))
         assert sum(float(row["BilledCost"]) for row in rows) == pytest.approx(22.25)
         (acme,) = (row for row in rows if row["SubAccountId"] == "acme")

@@ -13,11 +13,13 @@ from bench.session_replay import generate_all
 from bench.session_spans import read_back, send
 from evenkeel.sessions.ledger import account
 from evenkeel.sessions.work import OPEN_S, works_of
+from evenkeel.store import read_query
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
 from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import key_values
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -167,6 +169,35 @@ def test_time_is_counted_once(store: Sessions) -> None:
     (row,) = store.rows("e2e_s, model_s, tool_s, client_s, ledger")
     assert (row["e2e_s"], row["model_s"], row["tool_s"], row["client_s"]) == (8.0, 5.0, 3.0, 0.0)
     assert sum(row["ledger"].values()) == pytest.approx(8.0)
+
+
+def test_a_session_is_found_by_each_of_its_models(store: Sessions) -> None:
+    for place, model in enumerate(("haiku", "sonnet")):
+        store.add(
+            place, place + 1,
+            {"evenkeel.status": "ok", "gen_ai.request.model": model, "evenkeel.e2e_s": 1.0,
+             "evenkeel.request.id": model, "gen_ai.conversation.id": "agent"},
+            name=f"chat {model}",
+        )  # fmt: skip
+    store.send()
+    asked = {
+        "from_ms": BEGIN // 10**6 - 60_000, "to_ms": BEGIN // 10**6 + 60_000, "tenant": "",
+        "slo_class": "", "route": "", "outcome": "", "order_by": "end", "most": 10, "limit": 10,
+        "offset": 0,
+    }  # fmt: skip
+
+    def found(model: str) -> list[str]:
+        sql = read_query(query("session_keys"))
+        (row,) = store.client.query(sql, parameters=asked | {"model": model}).named_results()
+        return list(row["session_ids"])
+
+    assert found("") == found("haiku") == found("sonnet") == ["agent"]
+    assert found("opus") == []
+    # As an earlier version wrote it.
+    store.client.command(
+        "ALTER TABLE session_parts UPDATE models = [] WHERE 1 SETTINGS mutations_sync = 1"
+    )
+    assert (found("sonnet"), found("haiku")) == (["agent"], [])
 
 
 def test_one_id_of_two_tenants_is_two_sessions(store: Sessions) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -156,15 +157,20 @@ def test_what_clients_measure_is_no_servers(store: Store, collector: CollectorPr
     assert read(store, "client") == []
 
 
-def scrape(collector: CollectorProcess, text: str, service: str) -> None:
-    """Send a page as a Collector that scrapes it does, at two moments."""
-    for age_s, growth in ((60, 0.0), (1, 0.5)):
+def scrape(
+    collector: CollectorProcess,
+    text: str,
+    service: str,
+    moments: Mapping[int, float] = MappingProxyType({60: 0.0, 1: 0.5}),
+) -> None:
+    """Send a page as a Collector that scrapes it does: ages in seconds, each with its growth."""
+    for age_s, growth in moments.items():
         body = metrics_request(text, service, time.time_ns() - age_s * SECOND, growth)
         httpx.post(
             f"{collector.http_url}/v1/metrics", content=body.SerializeToString(), headers=PROTOBUF
         ).raise_for_status()
     sql = "SELECT uniqExact(time) FROM engine_state WHERE service = {s:String}"
-    wait_for(lambda: collector.rows(sql, {"s": service})[0][0] == 2)
+    wait_for(lambda: collector.rows(sql, {"s": service})[0][0] == len(moments))
 
 
 def test_a_page_with_underscores_is_the_same(store: Store, collector: CollectorProcess) -> None:
@@ -175,6 +181,17 @@ def test_a_page_with_underscores_is_the_same(store: Store, collector: CollectorP
     # 100 successful and 20 failed requests, and half of them again.
     assert shown(rows)["total"].num_observations == "60"
     assert shown(rows)["time per output token"].num_observations == "50"
+
+
+def test_requests_before_and_after_a_restart_count(
+    store: Store, collector: CollectorProcess
+) -> None:
+    # Of 100 successful requests, and 20 failed ones: ten times as many; after a restart half, then
+    # more than at first.
+    moments = {50: 0.0, 40: 9.0, 30: -0.5, 20: 1.0}
+    scrape(collector, SHARED.replace("support", "restarted"), "a server", moments)
+    rows = read(store, "restarted")
+    assert shown(rows)["total"].num_observations == "1,320", "9 + 0.5 + 1.5 times 120"
 
 
 def test_a_page_of_ours_is_counted_once(store: Store, collector: CollectorProcess) -> None:

@@ -1,8 +1,14 @@
--- What each model's requests cost, wasted and saved, and their cached tokens, by day: prices change at
--- dates. `day_ms` is the day's begin.
+-- What each model's requests cost, wasted and saved, and their cached tokens, by day, and within a day from each
+-- change of a price on: `since_ms`. Whole hours are read as one, at the price of their begin.
+WITH (
+    SELECT arraySort(groupUniqArrayArray([valid_from, valid_until]))
+    FROM prices
+    WHERE number = (SELECT max(number) FROM prices)
+) AS changes
 SELECT
     model,
-    toUnixTimestamp(toStartOfDay(r.minute)) * 1000 AS day_ms,
+    toUnixTimestamp(greatest(toStartOfDay(r.minute),
+        ifNull(arrayLast(change -> change <= r.minute, changes), r.minute - 86400))) * 1000 AS since_ms,
     sum(r.num_requests) AS num_requests,
     sum(r.num_priced) AS num_priced,
     sum(r.num_shed) AS num_shed,
@@ -19,5 +25,5 @@ WHERE ({model:String} = '' OR model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
-GROUP BY model, day_ms
-ORDER BY model, day_ms
+GROUP BY model, since_ms
+ORDER BY model, since_ms

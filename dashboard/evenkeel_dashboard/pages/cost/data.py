@@ -31,7 +31,7 @@ class CostData:
         cohorts: Every cohort, dearest first.
         models: Rows of `cost_models`.
         prices: Rows of `prices_in_force`.
-        engines: Rows of `engine_seconds`.
+        engines: Rows of `engine_seconds`, by hour.
         compressed: Rows of `compressed_tokens`.
         drawn: The cohorts of the series, in its columns; `OTHERS` last if there are more.
         series: Cost by step and drawn cohort.
@@ -70,9 +70,7 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
     cohorts = reading.rows_later(_HERE / "cost_cohorts.sql", of_cohorts)
     models = reading.rows_later(_HERE / "cost_models.sql", parameters)
     prices = reading.rows_later(PRICES_IN_FORCE, {})
-    engines = reading.rows_later(
-        ENGINE_SECONDS, {**range_of(window), "model": selection.model, "per": ""}
-    )
+    engines = reading.rows_later(ENGINE_SECONDS, {**range_of(window), "model": selection.model})
     compressed = reading.rows_later(
         _HERE / "compressed_tokens.sql",
         {

@@ -188,7 +188,7 @@ def savings_of(models: Sequence[Row], compressed: Sequence[Row], prices: PriceFi
         prices: The prices in force.
     """
     cached = [_cache_saving(row, prices) for row in models]
-    newest = max((row["day_ms"] for row in models), default=0)
+    newest = max((row["since_ms"] for row in models), default=0)
     shorter = []
     for row in compressed:
         price = price_at(prices.model, row["model"], _moment(newest))
@@ -203,7 +203,7 @@ def savings_of(models: Sequence[Row], compressed: Sequence[Row], prices: PriceFi
 
 
 def _cache_saving(row: Row, prices: PriceFile) -> float | None:
-    price = price_at(prices.model, row["model"], _moment(row["day_ms"]))
+    price = price_at(prices.model, row["model"], _moment(row["since_ms"]))
     if price is None or price.input is None or price.cached_input is None:
         return None
     return float(row["cached_tokens"]) * (price.input - price.cached_input) / MILLION
@@ -241,20 +241,22 @@ class Unpriced:
 def unpriced(models: Sequence[Row], prices: PriceFile) -> list[Unpriced]:
     """Return requests without a cost by model, most first; rejected requests used nothing."""
     missing: dict[str, float] = defaultdict(float)
-    day_of: dict[str, int] = {}
+    since_of: dict[str, int] = {}
     for row in models:
         num = float(row["num_requests"]) - float(row["num_priced"]) - float(row["num_shed"])
         if num >= 0.5:
             missing[row["model"]] += num
-            day_of[row["model"]] = row["day_ms"]
-    found = [Unpriced(name, num, _why(name, day_of[name], prices)) for name, num in missing.items()]
+            since_of[row["model"]] = row["since_ms"]
+    found = [
+        Unpriced(name, num, _why(name, since_of[name], prices)) for name, num in missing.items()
+    ]
     return sorted(found, key=lambda each: (-each.num, each.model))
 
 
-def _why(model: str, day_ms: int, prices: PriceFile) -> str:
-    if price_at(prices.model, model, _moment(day_ms)) is not None:
-        return "no token counts, or tokens of a kind without a price"
-    if price_at(prices.engine, model, _moment(day_ms)) is not None:
+def _why(model: str, since_ms: int, prices: PriceFile) -> str:
+    if price_at(prices.model, model, _moment(since_ms)) is not None:
+        return "no token counts that add up, or tokens of a kind without a price"
+    if price_at(prices.engine, model, _moment(since_ms)) is not None:
         return "no engine seconds reported, or stored before there was a price"
     return "no price"
 

@@ -10,7 +10,6 @@ import streamlit as st
 from evenkeel.prices.engine_time import ENGINE_KINDS, EngineTime, engine_times
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.prices.stored import prices_of
-from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import Line, Scale, stacked_bars
@@ -75,8 +74,7 @@ def _body(selection: Selection, dimension: str) -> None:
             )
         )
         return
-    at = to_datetime((data.window.to_ms - 1) * 10**6)
-    times = by_kind(engine_times(data.engines, prices, at))
+    times = by_kind(engine_times(data.engines, prices))
     waste = wasted_by_cause(data.models)
     saved = savings_of(data.models, data.compressed, prices)
     tiles = cost_tiles(total, waste, saved, times, prices.currency)

@@ -1,5 +1,5 @@
 -- What engines' own histograms counted within a range, under our names (evenkeel/engines): per engine and
--- measure, the bounds in our unit and the observations per bucket. After a restart, those since it. Names that
+-- measure, the bounds in our unit and the observations per bucket. After a restart, they count from 0. Names that
 -- engines share count for a source without an engine of its own names, and are of the engine that it says it is,
 -- by the rule of requests (requests_of_others.sql). `mapped_as` is the file that the name is in.
 WITH
@@ -13,26 +13,30 @@ SELECT
     multiIf(NOT is_shared, mapped_as,
         match(told, '^[a-z0-9][a-z0-9.-]{0,39}$'), told,
         transform(provider, {providers:Array(String)}, {provider_engines:Array(String)}, mapped_as)) AS engine,
-    mapped_as, measure, bounds, sumForEach(growth) AS counts
+    mapped_as, measure, bounds, arrayMap(num -> toUInt64(greatest(num, 0)), sumForEach(growth)) AS counts
 FROM
 (
     SELECT mapped_as, measure, bounds, service, instance, attributes,
         any(resource_attributes) AS resource,
-        argMin(bucket_counts, time) AS first_counts,
-        argMax(bucket_counts, time) AS last_counts,
-        multiIf(temporality = 'delta', sumForEachIf(bucket_counts, temporality = 'delta'),
-            arrayExists((a, b) -> a < b, last_counts, first_counts), last_counts,
-            arrayMap((a, b) -> toUInt64(a - b), last_counts, first_counts)) AS growth
+        sumForEach(multiIf(
+            temporality = 'delta', counted,
+            empty(before), arrayResize(emptyArrayInt64(), length(counted)),
+            -- A page that is read while it changes may move one from bucket to bucket, not from their sums.
+            arrayExists((a, b) -> a < b, arrayCumSum(counted), arrayCumSum(before)), counted,
+            arrayMap((a, b) -> a - b, counted, before))) AS growth
     FROM
     (
-        SELECT time, service, instance, attributes, resource_attributes, temporality, bucket_counts,
+        SELECT time, service, instance, attributes, resource_attributes, temporality,
+            CAST(bucket_counts, 'Array(Int64)') AS counted,
             replaceRegexpOne(toString(engine_state.name), '_total$', '') AS base,
             transform(base, {labelled:Array(String)}, {label_names:Array(String)}, '') AS by_label,
             if(by_label = '', base, concat(base, '{', by_label, '=', attributes[by_label], '}')) AS key,
             transform(key, {keys:Array(String)}, {places:Array(UInt16)}, 0) AS place,
             {engines:Array(String)}[place] AS mapped_as,
             {measures:Array(String)}[place] AS measure,
-            arrayMap(bound -> bound * {scales:Array(Float64)}[place], engine_state.bounds) AS bounds
+            arrayMap(bound -> bound * {scales:Array(Float64)}[place], engine_state.bounds) AS bounds,
+            lagInFrame(counted) OVER (
+                PARTITION BY key, service, instance, attributes, temporality, bounds ORDER BY time) AS before
         FROM engine_state
         WHERE engine_state.name IN {names:Array(String)}
             AND engine_state.kind = 'histogram'

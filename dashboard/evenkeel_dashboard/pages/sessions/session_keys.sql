@@ -56,7 +56,9 @@ FROM
         AND ended >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
         AND ended < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
         -- Without a filter, the column is not read.
-        AND ({model:String} = '' OR max(if({model:String} = '', '', model)) = {model:String})
+        -- Rows of versions before migration 46 have only the largest name.
+        AND ({model:String} = '' OR max(if({model:String} = '', '', model)) = {model:String}
+            OR max(if({model:String} = '', 0, has(models, {model:String}))))
         AND ({tenant:String} = '' OR tenant = {tenant:String})
         AND ({slo_class:String} = '' OR max(if({slo_class:String} = '', '', slo_class)) = {slo_class:String})
         AND ({route:String} = '' OR max(if({route:String} = '', '', route)) = {route:String})

@@ -172,3 +172,31 @@ def test_a_count_that_is_none_costs_its_own_series_alone(count: str, bucket: str
     points = read_page(page, 9)
     assert points[-1].value == 5.0
     assert encode_points([({}, points)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "counts"),
+    [
+        pytest.param(
+            ['_bucket{le="1"} 5', '_bucket{le="2"} 8', "_count 10"], [5, 3, 2], id="no +Inf"
+        ),
+        pytest.param(
+            ['_bucket{le="1"} 5', '_bucket{le="2"} 3', '_bucket{le="+Inf"} 8', "_count 8"],
+            [5, 0, 3],
+            id="a bucket fell behind the one before",
+        ),
+        pytest.param(
+            ['_bucket{a="b",c="d",le="1"} 5', '_bucket{c="d",a="b",le="2"} 7',
+             '_bucket{a="b",c="d",le="+Inf"} 8', '_count{c="d",a="b"} 8'],
+            [5, 2, 1],
+            id="labels in another order",
+        ),
+    ],
+)  # fmt: skip
+def test_the_buckets_of_a_page_hold_each_observation_once(
+    lines: list[str], counts: list[int]
+) -> None:
+    page = "# TYPE h histogram\n" + "".join(f"h{line}\n" for line in lines)
+    (point,) = read_page(page, 9)
+    assert (point.bounds, point.bucket_counts) == ([1, 2], counts)
+    assert point.count == sum(counts)

@@ -278,6 +278,14 @@ def test_numbers_that_are_none_cost_nothing_but_themselves(value: Any) -> None:
     assert span.end_time_unix_nano > 0
 
 
+@pytest.mark.parametrize("value", ["-1", "1.5", "1e308", "abc"])
+@pytest.mark.parametrize("name", ["input_tokens", "cache_read_tokens", "cache_creation_tokens"])
+def test_input_tokens_are_unknown_if_a_part_of_them_is_no_count(name: str, value: str) -> None:
+    request = agent_event("claude_code", "api_request", **{name: value})
+    ((_, attributes),) = spans_of(checked(request).payload)
+    assert attributes["gen_ai.usage.input_tokens"] == value, "what the store refuses"
+
+
 def test_an_event_sent_again_gives_the_same_span_and_two_events_give_two() -> None:
     request = agent_event("claude_code", "api_request")
     first, again = (spans_of(checked(request).payload)[0][0].span_id for _ in range(2))

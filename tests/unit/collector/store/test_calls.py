@@ -97,6 +97,30 @@ def test_the_outer_record_of_an_answer_is_decided_with_the_first_that_is_due() -
     assert all(decide(held, KnownCalls()).values())
 
 
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [
+        pytest.param([("", True, 0, 9), ("", False, 0, 9)], [""], id="the second within the hold"),
+        pytest.param([("", True, 0, 9), ("", True, 0, 8)], [""], id="it says more the second time"),
+        pytest.param([("a", True, 0, 9), ("", False, 0, 9)], ["a"], id="without its tenant"),
+        pytest.param([("", True, at, 9) for at in range(9)], [""], id="many times"),
+    ],
+)
+def test_a_record_that_is_sent_again_is_no_view_of_itself(
+    copies: list[tuple[str, bool, int, int]], expected: list[str]
+) -> None:
+    held = [
+        HeldRecord("t", "c", "msg_1", tenant, is_due, start, end)
+        for tenant, is_due, start, end in copies
+    ]
+    for some in (held, held[::-1]):
+        decided = decide(some, KnownCalls())
+        assert [tenant for (_, _, tenant), is_counted in decided.items() if is_counted] == expected
+    # Another record of the answer is still one.
+    other = HeldRecord("u", "d", "msg_1", "", True, 1, 5)
+    assert sum(decide([*held, other], KnownCalls()).values()) == 1
+
+
 def test_records_of_two_tenants_are_never_of_one_call() -> None:
     known = KnownCalls(
         parents=[("t", "s", "c", "")],

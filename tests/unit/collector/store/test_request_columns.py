@@ -40,6 +40,7 @@ OF_THE_STORE = {
     "refused_numbers",
     # What other tracers' spans say of costs, and what the price file makes of it.
     "cache_write_tokens",
+    "audio_tokens",
     "given_cost",
     "cost",
     "currency",

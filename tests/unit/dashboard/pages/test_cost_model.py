@@ -48,7 +48,7 @@ def model_row(model: str, **more: float) -> dict[str, Any]:
         ("num_requests", "num_priced", "num_shed", "cost", "cancelled_cost", "failed_cost",
          "wasted_cost", "saved_prefix_cost", "saved_drafts_cost", "cached_tokens", "tokens"), 0.0
     )  # fmt: skip
-    return {"model": model, "day_ms": DAY_MS, **usual, **more}
+    return {"model": model, "since_ms": DAY_MS, **usual, **more}
 
 
 def test_cohorts_are_compared_with_the_range_before() -> None:
@@ -123,6 +123,17 @@ def test_engine_time_is_priced_by_kind(model: str) -> None:
     assert idle_of(times) == (0.75, 30.0)
     assert idle_of(by_kind(engine_times(rows, prices_of([])))) == (0.75, None)
     assert idle_of([]) == (None, None)
+
+
+def test_engine_time_costs_the_price_of_its_hour() -> None:
+    noon = dt.datetime(2026, 5, 1, 12)  # noqa: DTZ001, as the store's client returns it
+    at = noon.replace(tzinfo=dt.UTC)
+    prices = prices_of([{**OWN, "valid_until": at}, {**OWN, "hour": 7200.0, "valid_from": at}])
+    rows = [
+        {"period": noon.replace(hour=hour), "kind": "idle", "model": "own", "spent_s": 10.0}
+        for hour in (11, 12)
+    ]
+    assert [each.cost for each in by_kind(engine_times(rows, prices))] == [10.0 + 20.0]
 
 
 def test_tiles_say_no_data_where_there_is_none() -> None:

@@ -23,7 +23,8 @@ def row(cost: float, model: str = "own", **more: Any) -> dict[str, Any]:
     keys = ("tenant", "prompt_name", "prompt_version", "route", "service", "slo_class")
     usual = {
         **dict.fromkeys(keys, ""), "period": DAY, "model": model, "num_requests": 2.0,
-        "num_priced": 1.0, "input_tokens": 30.0, "cached_tokens": 10.0, "output_tokens": 5.0,
+        "num_priced": 1.0, "num_shed": 0.0, "input_tokens": 30.0, "cached_tokens": 10.0,
+        "output_tokens": 5.0,
     }  # fmt: skip
     return {**usual, "cost": cost, **more}
 
@@ -129,6 +130,21 @@ def test_a_price_that_changes_within_a_period_counts_from_its_hour_on(
 def test_a_period_ends_where_the_next_begins(per: str, end: str) -> None:
     (found,) = charges([row(1.0)], [], PriceFile(), per)
     assert str(plain_row(found)["end"]).startswith(end)
+
+
+@pytest.mark.parametrize(
+    ("num_shed", "cost"),
+    [pytest.param(0.0, None, id="served"), pytest.param(2.0, 0.0, id="all rejected")],
+)
+def test_requests_without_a_price_have_no_cost(num_shed: float, cost: float | None) -> None:
+    (found,) = charges([row(0.0, num_priced=0.0, num_shed=num_shed)], [], PriceFile(), "day")
+    plain = plain_row(found)
+    assert (plain["billed_cost"], plain["effective_cost"]) == (cost, cost)
+    told = focus_row(found)
+    assert told["BilledCost"] == 0.0, "FOCUS allows no row without one"
+    is_known = cost is not None
+    assert (told["ListUnitPrice"] is not None) == is_known
+    assert (told["SkuPriceId"] is not None) == is_known
 
 
 def test_focus_columns() -> None:

@@ -44,7 +44,15 @@ CASES = {
         MAY,
         (5 + 10) * 0.5,
     ),
-    "more cached than input tokens": (Usage("big-2", 1_000_000, 0, 2_000_000), MAY, 0.5),
+    "more cached than input tokens": (Usage("big-2", 100, 0, cached_tokens=101), MAY, None),
+    "more cached and written than input tokens": (
+        Usage("big-2", 100, 0, cached_tokens=60, cache_write_tokens=60), MAY, None,
+    ),
+    "more reasoning than output tokens": (Usage("thinks", 0, 9, reasoning_tokens=10), MAY, None),
+    "nothing but cached tokens and reasoning": (
+        Usage("big-2", 1_000_000, 500_000, 1_000_000, reasoning_tokens=500_000), MAY, 0.5 + 4,
+    ),
+    "sound, which has no price": (Usage("big-2", 10, 1, audio_tokens=1), MAY, None),
     "no tokens at all": (Usage("big-2"), MAY, None),
     "a model without a price": (Usage("other", 10, 10), MAY, None),
     "own engine": (Usage("own", engine_s=2.0), MAY, 0.002),
