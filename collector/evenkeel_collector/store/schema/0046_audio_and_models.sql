@@ -1,8 +1,8 @@
 -- Tokens of sound have other prices than those of text, which price files do not have.
 ALTER TABLE requests ADD COLUMN IF NOT EXISTS audio_tokens Nullable(UInt32);
 
--- All models of a session: an agent asks several. Rows of earlier versions have none.
-ALTER TABLE session_parts ADD COLUMN IF NOT EXISTS models SimpleAggregateFunction(groupUniqArrayArray, Array(String));
+-- Models of a session, of which an agent asks several: up to 100. Rows of earlier versions have none.
+ALTER TABLE session_parts ADD COLUMN IF NOT EXISTS models SimpleAggregateFunction(groupUniqArrayArray(100), Array(String));
 
 -- As before, with the models.
 ALTER TABLE requests_to_session_parts MODIFY QUERY
@@ -36,7 +36,7 @@ SELECT
     sum(requests.cost) AS cost,
     max(ifNull(requests.currency, '')) AS currency,
     max(requests.model) AS model,
-    groupUniqArray(toString(requests.model)) AS models,
+    groupUniqArray(100)(toString(requests.model)) AS models,
     max(ifNull(requests.slo_class, '')) AS slo_class,
     max(ifNull(requests.route, '')) AS route,
     argMaxState(CAST(status, 'String'), fromUnixTimestamp64Nano(end_ns, 'UTC')) AS last_status
