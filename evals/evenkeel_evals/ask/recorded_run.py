@@ -18,7 +18,7 @@ from evenkeel_evals.ask.answers import (
     merge,
 )
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.journal import FILE_NAME, Journal, held
 from evenkeel_evals.ask.judge_reply import JudgeReply
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_checked
@@ -359,7 +359,8 @@ def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if is_fresh and path.exists():
-            path.rename(folder / f"journal-{path.stat().st_mtime_ns}.jsonl")
+            with held(path):
+                path.rename(folder / f"journal-{path.stat().st_mtime_ns}.jsonl")
     except OSError as error:
         raise ConfigurationError(
             f"--report {folder} cannot be written: {first_line(error, folder=folder)}"

@@ -103,6 +103,23 @@ def test_fresh_puts_the_journal_aside(tmp_path: Path) -> None:
     assert len(list(folder.glob("journal-*.jsonl"))) == 1
 
 
+def test_fresh_leaves_a_journal_in_use_alone(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, is_fresh=False)
+    assert journal is not None
+    with journal:
+        with pytest.raises(ConfigurationError, match="in use by another run"):
+            open_journal(tmp_path, is_fresh=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_fresh_puts_a_damaged_journal_aside(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text("damaged\n{}\n")
+    journal = open_journal(tmp_path, is_fresh=True)
+    assert journal is not None
+    with journal:
+        assert journal.records == []
+
+
 def test_an_unwritable_folder_is_known_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot be written"):
