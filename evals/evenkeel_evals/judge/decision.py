@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.judge.cost_effects import find_missing
 from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement
-from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, PreferenceGate, is_more
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    CostGate,
+    ErrorGate,
+    LatencyGate,
+    PreferenceGate,
+    is_more,
+)
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -65,6 +72,7 @@ def decide(
     unmeasured = (
         _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
         or _find_evasion(judgement)
+        or _find_untimed(judgement, max_unmeasured_ratio)
         or _find_unpriced(judgement)
     )
     blocking = tuple(
@@ -128,6 +136,31 @@ def _find_evasion(judgement: Judgement) -> str | None:
 
 def _has_no_score(answer: Answer) -> bool:
     return answer.is_right is None and not answer.has_failed
+
+
+def _find_untimed(judgement: Judgement, max_ratio: float) -> str | None:
+    """Return why a latency gate leaves out too many of the candidate's answers, or None.
+
+    A failed request is the gate on errors', and a single token has no time per token.
+    """
+    for gate in {result.gate: None for result in judgement.results}:
+        if not isinstance(gate, LatencyGate):
+            continue
+        metric = gate.metric
+        untimed = [
+            pair
+            for pair in judgement.pairs
+            if pair.a.latency_s(metric) is not None
+            and pair.b.latency_s(metric) is None
+            and not (pair.b.has_failed or pair.b.reply.is_cached)
+            and not (metric is LatencyMetric.TPOT and pair.b.reply.output_tokens in (0, 1))
+        ]
+        if len(untimed) > max_ratio * len(judgement.pairs):
+            return (
+                f"{len(untimed)} of {len(judgement.pairs)} answers have no {metric} on the "
+                f"candidate only, so {gate.text} says nothing about them"
+            )
+    return None
 
 
 def _find_unpriced(judgement: Judgement) -> str | None:

@@ -82,6 +82,27 @@ def test_a_candidate_gains_nothing_by_answers_that_have_no_score(  # type: ignor
         )
 
 
+@pytest.mark.parametrize(("count", "letter", "code"), [(20, "b", 0), (21, "b", 3), (21, "a", 0)])
+def test_answers_of_the_candidate_without_a_time_do_not_pass_a_latency_gate(  # type: ignore[no-untyped-def]
+    make_pair, count: int, letter: str, code: int
+) -> None:
+    pairs = [make_pair(i) for i in range(400)]
+    for i in range(count):
+        answer = getattr(pairs[i], letter)
+        untimed = replace(answer, reply=replace(answer.reply, ttft_s=None))
+        pairs[i] = replace(pairs[i], **{letter: untimed})
+    # Failed requests and single tokens have no time either, for good reasons.
+    pairs[50:54] = [make_pair(i, True, None) for i in range(50, 54)]
+    gates = parse_gates("shift_ttft<=+3%, shift_tpot<=+3%")
+    decision = finish(pairs, gates, allows_inconclusive=True).decision
+    assert decision.exit_code == code
+    if code:
+        assert decision.headline == (
+            "could not measure: 21 of 400 answers have no ttft on the candidate only, "
+            "so shift_ttft<=+3% says nothing about them"
+        )
+
+
 def test_the_record_is_json_without_nan(regressed: Outcome) -> None:
     record = json.loads(json.dumps(regressed.to_record(), allow_nan=False))
     assert record["verdict"] == "regressed"
