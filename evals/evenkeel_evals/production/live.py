@@ -18,11 +18,13 @@ from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.production.live_config import JUDGE, LiveConfig, LiveJudge
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
 from evenkeel_evals.production.live_sample import Drawn, draw, within_budget
-from evenkeel_evals.scorers.base import Label, Score
+from evenkeel_evals.scorers.base import Context, Label, Score
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
 HOUR_NS = 3600 * NS_PER_S
+# The collector replaces personal data and secrets before it stores a content.
+REDACTED = Context(is_redacted=True)
 NOT_STORED = "no content is stored (record_content, content_tenants)"
 INSTRUCTION = (
     "You check one answer of an assistant. {criteria}\n"
@@ -292,7 +294,7 @@ def _content(drawn: Drawn, contents: Contents) -> tuple[str, str] | None:
 def _score(score: Any, content: tuple[str, str] | None) -> Score:
     if content is None:
         return Score.unscored(NOT_STORED)
-    found: Score = score(content[1])
+    found: Score = score(content[1], REDACTED)
     return found
 
 

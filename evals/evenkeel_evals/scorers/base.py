@@ -85,6 +85,8 @@ class Context:
         output_tokens: As counted by the server.
         cost: Cost of the answer, in the dataset's currency.
         found: Results of late checks; missing ones were not made.
+        is_redacted: Whether the text comes from the store, where tokens such as [email] replace
+            personal data and secrets.
     """
 
     ttft_s: float | None = None
@@ -93,6 +95,7 @@ class Context:
     output_tokens: int | None = None
     cost: float | None = None
     found: Mapping[LateCheck, Score] = field(default_factory=lambda: NOTHING_FOUND)
+    is_redacted: bool = False
 
 
 NOTHING_FOUND: Mapping[LateCheck, Score] = {}

@@ -164,12 +164,10 @@ def test_a_bad_answer_becomes_an_item_when_a_person_says_so(
 def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     collector: CollectorProcess, tmp_path: Path
 ) -> None:
-    mail = "Write to kim [at] home"
+    mail = "Write to kim@example.org"  # stored as [email]
     send(collector, [(f"Question {i}", mail) for i in range(150)], tenant="leaky")
     with serving_setup(tmp_path) as setup:
-        config = CONFIG.format(name="leak", url=setup.url)
-        leak = config.replace('name = "pii"', 'name = "safety"\nban = ["kim"]')
-        (tmp_path / "leak.toml").write_text(leak)
+        (tmp_path / "leak.toml").write_text(CONFIG.format(name="leak", url=setup.url))
         command = [
             *(sys.executable, "-m", "evenkeel", "eval", "live", str(tmp_path / "leak.toml")),
             *("--state", str(tmp_path / "leak"), "--store-url", collector.query_url),
@@ -195,7 +193,7 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     assert len(windows[1]) <= 1 + took_s // 60
     sql = "SELECT verdict, gate, estimate < 0.95 FROM eval_results WHERE run_id = 'live-leak'"
     wait_for(lambda: bool(collector.rows(sql)))
-    assert collector.rows(sql) == [("regressed", "safety>=95.0%", 1)]
+    assert collector.rows(sql) == [("regressed", "pii>=95.0%", 1)]
 
 
 def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: Path) -> None:
