@@ -15,6 +15,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.store import QUERIES, Store
 from evenkeel_evals.ask.client import Call, ChatClient
 from evenkeel_evals.ask.journal import Journal
+from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.production.live_config import JUDGE, LiveConfig, LiveJudge
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
 from evenkeel_evals.production.live_sample import Drawn, draw, within_budget
@@ -31,6 +32,12 @@ INSTRUCTION = (
     "Reply with one word: good if the answer serves the person who asked, bad if it does not."
 )
 _VERDICT = re.compile(r"\b(good|bad)\b", re.IGNORECASE)
+# In a sentence, "good" may then mean bad.
+_DENIED = re.compile(
+    r"n['’]t\b|\b(?:not|no|never|neither|nor|none|hardly|scarcely|barely|fail\w*|lack\w*|without"
+    r"|far\s+from|if|would|could|should)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,13 +358,17 @@ async def _judge_all(
 
 
 def read_verdict(text: str | None, error: str | None) -> Score:
-    """Return the score of a judge's reply; unscored if it has neither word or both."""
+    """Return the score of a judge's reply; unscored without a clear word."""
     if text is None:
         return Score.unscored(f"the judge did not answer: {error}")
-    found = {word.lower() for word in _VERDICT.findall(text)}
-    if len(found) != 1:
-        return Score.unscored("the judge gave no verdict")
-    return Score.of(found == {"good"})
+    word = read_word(text, ("good", "bad"))
+    if word is None:
+        told = without_thoughts(text) or ""
+        words = {word.lower() for word in _VERDICT.findall(told)}
+        if len(words) != 1 or _DENIED.search(told):
+            return Score.unscored("the judge gave no verdict")
+        word = words.pop()
+    return Score.of(word == "good")
 
 
 def _text(messages: str) -> str:

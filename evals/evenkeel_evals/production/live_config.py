@@ -220,7 +220,8 @@ def _dial_back(path: Path, dial: _DialBack, names: list[str]) -> DialBack:
 def _judge(judge: _Judge | None) -> LiveJudge | None:
     if judge is None:
         return None
-    sampling = {"temperature": 0.0, "max_tokens": 8}
+    # Enough for a reasoning model; others stop after one word.
+    sampling = {"temperature": 0.0, "max_tokens": 512}
     url = base_url(judge.url)
     side = Side(JUDGE, url, judge.model, "evenkeel-live-judge", "1", None, sampling)
     return LiveJudge(side, judge.criteria, judge.calls_per_hour)
