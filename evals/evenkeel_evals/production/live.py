@@ -19,13 +19,11 @@ from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.production.live_config import JUDGE, LiveConfig, LiveJudge
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
 from evenkeel_evals.production.live_sample import Drawn, draw, within_budget
-from evenkeel_evals.scorers.base import Context, Label, Score
+from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
 HOUR_NS = 3600 * NS_PER_S
-# The collector replaces personal data and secrets before it stores a content.
-REDACTED = Context(is_redacted=True)
 NOT_STORED = "no content is stored (record_content, content_tenants)"
 INSTRUCTION = (
     "You check one answer of an assistant. {criteria}\n"
@@ -220,7 +218,7 @@ async def evaluate(
     drawn = draw(answered, config.plan, f"{config.name} {from_ns}")
     contents = _read_contents(store, drawn, span_ns)
     rows = [
-        _row(d, scorer.name, _score(scorer.score, _content(d, contents)), now_ns)
+        _row(d, scorer.name, _score(scorer, d, _content(d, contents)), now_ns)
         for d in drawn
         for scorer in config.scorers
     ]
@@ -298,11 +296,20 @@ def _content(drawn: Drawn, contents: Contents) -> tuple[str, str] | None:
     return contents.get((str(drawn.request["trace_id"]), str(drawn.request["span_id"])))
 
 
-def _score(score: Any, content: tuple[str, str] | None) -> Score:
+def _score(scorer: Scorer, drawn: Drawn, content: tuple[str, str] | None) -> Score:
     if content is None:
         return Score.unscored(NOT_STORED)
-    found: Score = score(content[1], REDACTED)
-    return found
+    request = drawn.request
+    context = Context(
+        ttft_s=request["ttft_s"],
+        e2e_s=request["e2e_s"],
+        input_tokens=request["input_tokens"],
+        output_tokens=request["output_tokens"],
+        cost=request["cost"],
+        # The collector replaces personal data and secrets before it stores a content.
+        is_redacted=True,
+    )
+    return scorer.score(content[1], context)
 
 
 def _row(drawn: Drawn, scorer: str, score: Score, now_ns: int) -> Row:

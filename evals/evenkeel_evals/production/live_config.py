@@ -184,6 +184,15 @@ def load_config(path: Path) -> LiveConfig:
     if file.judge is not None and file.judge.good_at_least is not None:
         limits[JUDGE] = file.judge.good_at_least
     names = [s.name for s in file.scorer] + ([JUDGE] if file.judge else [])
+    scorers = tuple(
+        make_scorer({"name": s.name, **(s.model_extra or {})}, s.reference) for s in file.scorer
+    )
+    for scorer in scorers:
+        if scorer.checks:
+            raise ConfigurationError(
+                f"{path}: scorer {scorer.name!r} needs a {scorer.checks[0].kind} check, which live "
+                "evaluations do not make; write the criterion in [judge]"
+            )
     return LiveConfig(
         name=file.name,
         window_s=float(parse_duration_s(file.window)),
@@ -191,9 +200,7 @@ def load_config(path: Path) -> LiveConfig:
         plan=SamplingPlan(tuple(file.strata), file.probability, file.min_per_stratum),
         model=file.filter.model,
         prompt_name=file.filter.prompt_name,
-        scorers=tuple(
-            make_scorer({"name": s.name, **(s.model_extra or {})}, s.reference) for s in file.scorer
-        ),
+        scorers=scorers,
         judge=_judge(file.judge),
         good_at_least=limits,
         dial_backs=tuple(_dial_back(path, d, names) for d in file.dial_back),
