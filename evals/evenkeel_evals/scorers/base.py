@@ -178,6 +178,18 @@ def read_texts(name: str, reference: Any) -> list[str]:
     return [read_text(name, reference)]
 
 
+def refuse_empty(name: str, texts: Sequence[str]) -> None:
+    """Check that every reference can tell answers apart.
+
+    Raises:
+        ConfigurationError: If one is empty: every text contains it.
+    """
+    if "" in texts:
+        raise ConfigurationError(
+            f"scorer {name!r} has an empty text as reference: every answer has the same score"
+        )
+
+
 def _exact(reference: Any, _: Options) -> Judge:
     accepted = {text.strip() for text in read_texts("exact", reference)}
     return lambda answer: Score.of(answer.strip() in accepted)
@@ -189,7 +201,9 @@ def _normalised(reference: Any, _: Options) -> Judge:
 
 
 def _contains(reference: Any, options: Options) -> Judge:
-    wanted = _finders(read_texts("contains", reference))
+    texts = read_texts("contains", reference)
+    refuse_empty("contains", texts)
+    wanted = _finders(texts)
     unwanted = options.get("not", [])
     listed = {"not": [unwanted] if isinstance(unwanted, str) else unwanted}
     banned = _finders(read_strings("contains", listed, "not"))
@@ -211,7 +225,9 @@ def _finders(phrases: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
 def _regex(reference: Any, options: Options) -> Judge:
     try:
         flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
-        pattern = re.compile(read_text("regex", reference), flags)
+        text = read_text("regex", reference)
+        refuse_empty("regex", [text])
+        pattern = re.compile(text, flags)
     except re.error as error:
         raise ConfigurationError(f"reference is not a regular expression: {error}") from error
     find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search
