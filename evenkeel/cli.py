@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
@@ -21,6 +21,8 @@ from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
+# 128 + SIGPIPE, as shells report it.
+EXIT_NO_READER = 141
 _MOST_FLAGS_LISTED = 8
 # Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
@@ -115,15 +117,23 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     words = sys.argv[1:] if argv is None else argv
     try:
         with safe_output():
-            return _run(commands or find_commands(words[:1]), words)
+            code = _run(commands or find_commands(words[:1]), words)
+            # Here, not at exit, where an error would set Python's own exit code. A process without
+            # a terminal may have no stream at all.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return code
     except EvenkeelError as error:
         for line in f"evenkeel: {error}".split("\n"):
             print(for_terminal(line), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output exited (`evenkeel … | head`): not our error.
-        sys.stderr.close()
-        return 0
+        return _end_without_reader()
+    except SystemExit as end:
+        # rich ends the process with 1, which would mean a regression.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return _end_without_reader()
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -137,6 +147,17 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
             file=sys.stderr,
         )
         return EXIT_INTERNAL
+
+
+def _end_without_reader() -> int:
+    """Return the exit code if the reader of our output exited (`evenkeel … | head`).
+
+    It is that of any program in a pipe, not 0 or 1: nobody has seen the verdict.
+    """
+    with suppress(OSError, ValueError):
+        # What is left to write would fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_NO_READER
 
 
 def duration_argument(text: str) -> float:

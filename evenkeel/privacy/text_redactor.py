@@ -118,6 +118,11 @@ class Tokens:
         """Return whether the whole text is one token."""
         return self._form.fullmatch(text) is not None
 
+    def first(self, text: bytes) -> str | None:
+        """Return the first token in a text; None if it has none."""
+        match = self._form.search(text)
+        return None if match is None else match[0].decode()
+
     def split(self, text: bytes) -> list[tuple[int, bytes]]:
         """Return the parts between tokens, each with its offset."""
         parts, start = [], 0

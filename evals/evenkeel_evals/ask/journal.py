@@ -12,8 +12,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -47,11 +47,8 @@ class Journal:
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._fd, path)
             self.records, good = _read(path)
-        except BlockingIOError as error:
-            os.close(self._fd)
-            raise ConfigurationError(f"{path} is in use by another run") from error
         except ConfigurationError:
             os.close(self._fd)
             raise
@@ -101,6 +98,32 @@ class Journal:
                 covered = self._written
                 await asyncio.to_thread(os.fdatasync, self._fd)
                 self._synced = covered
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other processes from opening a journal, damaged or not, during the block.
+
+    Raises:
+        ConfigurationError: If another process has it open.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        _lock(fd, path)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigurationError(f"{path} is in use by another run") from error
 
 
 def encode(record: Mapping[str, Any]) -> bytes:

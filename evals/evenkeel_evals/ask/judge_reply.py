@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Longest excerpt kept of an unreadable reply.
@@ -50,6 +51,8 @@ _CLAUSE_ENDS = re.compile(r"[.;!?\n]|,\s|\b(?:but|while|whereas|although|however
 _ALONE = re.compile(rf"{_MARKS}(?:{_NOUN})?{_MARKS}(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE)
 
 
+# Around a verdict of one word.
+_FRAME = r"[\"'*_\[\](){}.!\s]*"
 _ORDINALS = re.compile(r"\b(?:the\s+)?(first|second)\s+(?:answer|response|option)\b", re.IGNORECASE)
 _NUMBERS = {"first": "1", "second": "2"}
 
@@ -87,6 +90,23 @@ def read_choice(text: str) -> str | None:
             return alone[1].lower()
     is_long = len(told) > 2 * SEARCHED
     found = _stated(f"{told[:SEARCHED]}\n{told[-SEARCHED:]}" if is_long else told)
+    return found.pop() if len(found) == 1 else None
+
+
+def read_word(text: str, words: Sequence[str]) -> str | None:
+    """Return which of a few words is the verdict; None if none is, or several are.
+
+    The word stands alone on a line, perhaps behind "Verdict:", or comes first in the reply.
+    """
+    choice = "|".join(words)
+    lines = [line for line in (without_thoughts(text) or "").splitlines() if line.strip()]
+    alone = re.compile(
+        rf"{_FRAME}(?:(?:verdict|answer)\s*[:=]\s*)?{_FRAME}({choice}){_FRAME}", re.IGNORECASE
+    )
+    found = {match[1].lower() for line in lines if (match := alone.fullmatch(line))}
+    if not found and lines:
+        first = re.match(rf"{_FRAME}({choice})\b{_FRAME}(?:[,;:.!-]|$)", lines[0], re.IGNORECASE)
+        found = {first[1].lower()} if first else set()
     return found.pop() if len(found) == 1 else None
 
 

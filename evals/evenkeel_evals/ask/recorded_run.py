@@ -18,7 +18,7 @@ from evenkeel_evals.ask.answers import (
     merge,
 )
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.journal import FILE_NAME, Journal, held
 from evenkeel_evals.ask.judge_reply import JudgeReply
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_checked
@@ -26,6 +26,8 @@ from evenkeel_evals.ask.sentinel import SentinelAnswer
 from evenkeel_evals.scorers.base import Label, LateCheck, Score
 
 FORMAT = 1
+# What a finished run leaves beside its journal, see `report.files`.
+REPORT_NAMES = ("run.json", "manifest.json", "report.md", "report.html", "junit.xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +350,7 @@ def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
 
     Args:
         folder: The folder; checked before the run, so that an unwritable one fails early.
-        is_fresh: Whether to move an existing journal aside, under a new name.
+        is_fresh: Whether to move an existing journal and its reports aside, under new names.
 
     Raises:
         ConfigurationError: If the folder cannot be written or the journal cannot be read.
@@ -359,9 +361,18 @@ def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if is_fresh and path.exists():
-            path.rename(folder / f"journal-{path.stat().st_mtime_ns}.jsonl")
+            with held(path):
+                _set_aside(folder, path.stat().st_mtime_ns)
     except OSError as error:
         raise ConfigurationError(
             f"--report {folder} cannot be written: {first_line(error, folder=folder)}"
         ) from error
     return Journal(path)
+
+
+def _set_aside(folder: Path, stamp: int) -> None:
+    # The reports first: without a journal, the next try would leave them.
+    for name in (*REPORT_NAMES, FILE_NAME):
+        old = folder / name
+        if old.exists():
+            old.rename(old.with_stem(f"{old.stem}-{stamp}"))

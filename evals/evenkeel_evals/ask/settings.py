@@ -62,7 +62,7 @@ class EvalSettings(Settings):
         "go first if the class has looser limits; without it, they count as the default class",
     )
     seed: int = Field(
-        default=0, description="seed for the order of items and sides, and for the bootstrap"
+        default=0, ge=0, description="seed for the order of items and sides, and for the bootstrap"
     )
     timeout_s: float = Field(default=120.0, gt=0, description="timeout per answer, in seconds")
     retry_s: float = Field(

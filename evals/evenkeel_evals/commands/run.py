@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answer_cache import AnswerCache
+from evenkeel_evals.ask.journal import FILE_NAME, held
 from evenkeel_evals.ask.pair_judge import load_judge
 from evenkeel_evals.ask.recorded_run import RecordedRun, open_journal
 from evenkeel_evals.ask.run import CacheMode
@@ -148,7 +148,8 @@ def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
         return load_dataset(args.dataset)
     kept = None if args.report is None else args.report / NAME
     if kept is not None and args.fresh and kept.is_dir():
-        shutil.rmtree(kept)
+        with held(args.report / FILE_NAME):
+            kept.rename(args.report / f"{NAME}-{kept.stat().st_mtime_ns}")
     return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
 
 

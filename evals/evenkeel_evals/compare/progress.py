@@ -11,6 +11,7 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from evenkeel.errors import CannotMeasureError
 from evenkeel.outside_text import drawn_on
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.retries import saying_how_to_go_on
@@ -23,9 +24,18 @@ LINES_OF_PROGRESS = 4
 PLAIN_WIDTH = 160
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        # Without this, rich exits with 1, a regression, in the middle of the run.
+        raise CannotMeasureError("the reader of the output has exited")
+
+
 def make_console(*, stderr: bool) -> Console:
-    """Return a console; on standard error if standard output is for JSON."""
-    console = Console(stderr=stderr)
+    """Return a console; on standard error if standard output is for JSON.
+
+    It raises CannotMeasureError if the reader of what is printed has exited.
+    """
+    console = _Screen(stderr=stderr)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console

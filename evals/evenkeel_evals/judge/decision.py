@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.judge.cost_effects import find_missing
 from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement
-from evenkeel_evals.judge.gates import CostGate, ErrorGate
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    CostGate,
+    ErrorGate,
+    LatencyGate,
+    PreferenceGate,
+    is_more,
+)
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -62,9 +69,12 @@ def decide(
     """
     verdict: str = judgement.verdict
     exit_code = EXIT_GOOD
-    unmeasured = _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
-    if unmeasured is None:
-        unmeasured = _find_unpriced(judgement)
+    unmeasured = (
+        _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
+        or _find_evasion(judgement)
+        or _find_untimed(judgement, max_unmeasured_ratio)
+        or _find_unpriced(judgement)
+    )
     blocking = tuple(
         result
         for result in judgement.results
@@ -102,6 +112,55 @@ def _find_unmeasured(
             f"score on both sides ({_commonest_reason(missing)})"
         )
     return None if judge_quality is None else judge_quality.problem()
+
+
+def _find_evasion(judgement: Judgement) -> str | None:
+    """Return why answers without a score could hide a loss of accuracy; None if they could not.
+
+    They are left out of the gate, so a candidate must not pass because no score fits its answers.
+    Failed requests are the gate on errors'.
+    """
+    gates = {result.gate for result in judgement.results}
+    strict = [g for g in gates if isinstance(g, AccuracyGate) and not isinstance(g, PreferenceGate)]
+    lost = [p for p in judgement.pairs if p.a.is_right is True and _has_no_score(p.b)]
+    gained = [p for p in judgement.pairs if p.b.is_right is True and _has_no_score(p.a)]
+    for gate in strict:
+        if is_more((len(lost) - len(gained)) / len(judgement.pairs), gate.margin):
+            return (
+                f"{len(lost)} answers of the candidate have no score where the baseline is right "
+                f"({_commonest_reason(lost)}), {len(gained)} the other way round; "
+                f"counted as wrong, they exceed {gate.text}"
+            )
+    return None
+
+
+def _has_no_score(answer: Answer) -> bool:
+    return answer.is_right is None and not answer.has_failed
+
+
+def _find_untimed(judgement: Judgement, max_ratio: float) -> str | None:
+    """Return why a latency gate leaves out too many of the candidate's answers, or None.
+
+    A failed request is the gate on errors', and a single token has no time per token.
+    """
+    for gate in {result.gate: None for result in judgement.results}:
+        if not isinstance(gate, LatencyGate):
+            continue
+        metric = gate.metric
+        untimed = [
+            pair
+            for pair in judgement.pairs
+            if pair.a.latency_s(metric) is not None
+            and pair.b.latency_s(metric) is None
+            and not (pair.b.has_failed or pair.b.reply.is_cached)
+            and not (metric is LatencyMetric.TPOT and pair.b.reply.output_tokens in (0, 1))
+        ]
+        if len(untimed) > max_ratio * len(judgement.pairs):
+            return (
+                f"{len(untimed)} of {len(judgement.pairs)} answers have no {metric} on the "
+                f"candidate only, so {gate.text} says nothing about them"
+            )
+    return None
 
 
 def _find_unpriced(judgement: Judgement) -> str | None:

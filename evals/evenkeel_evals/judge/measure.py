@@ -120,19 +120,18 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
         return replace(observed, note="no request failed")
     only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])
     note = f"{only[1].sum()} failed on the candidate only, {only[0].sum()} on the baseline only"
-    if num_more <= 0:
-        # Nothing to test, so it does not count in the correction of the other gates.
-        return replace(observed, note=note)
     names = [pair.item.cluster_id for pair in pairs]
     answered = _paired(gate.margin, 1 - failures, names, ("", ""))
-    return replace(
+    measured = replace(
         observed,
         lower=None if answered.upper is None else 0.0 - answered.upper,
         upper=None if answered.lower is None else 0.0 - answered.lower,
-        p_worse=answered.p_worse,
-        p_better=answered.p_better,
         note=note,
     )
+    if num_more <= 0:
+        # Nothing to test, so it does not count in the correction of the other gates.
+        return measured
+    return replace(measured, p_worse=answered.p_worse, p_better=answered.p_better)
 
 
 def _paired(margin: float, values: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:

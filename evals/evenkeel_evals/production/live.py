@@ -15,10 +15,11 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.store import QUERIES, Store
 from evenkeel_evals.ask.client import Call, ChatClient
 from evenkeel_evals.ask.journal import Journal
+from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.production.live_config import JUDGE, LiveConfig, LiveJudge
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
 from evenkeel_evals.production.live_sample import Drawn, draw, within_budget
-from evenkeel_evals.scorers.base import Label, Score
+from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
@@ -29,6 +30,12 @@ INSTRUCTION = (
     "Reply with one word: good if the answer serves the person who asked, bad if it does not."
 )
 _VERDICT = re.compile(r"\b(good|bad)\b", re.IGNORECASE)
+# In a sentence, "good" may then mean bad.
+_DENIED = re.compile(
+    r"n['’]t\b|\b(?:not|no|never|neither|nor|none|hardly|scarcely|barely|fail\w*|lack\w*|without"
+    r"|far\s+from|if|would|could|should)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +218,7 @@ async def evaluate(
     drawn = draw(answered, config.plan, f"{config.name} {from_ns}")
     contents = _read_contents(store, drawn, span_ns)
     rows = [
-        _row(d, scorer.name, _score(scorer.score, _content(d, contents)), now_ns)
+        _row(d, scorer.name, _score(scorer, d, _content(d, contents)), now_ns)
         for d in drawn
         for scorer in config.scorers
     ]
@@ -289,11 +296,20 @@ def _content(drawn: Drawn, contents: Contents) -> tuple[str, str] | None:
     return contents.get((str(drawn.request["trace_id"]), str(drawn.request["span_id"])))
 
 
-def _score(score: Any, content: tuple[str, str] | None) -> Score:
+def _score(scorer: Scorer, drawn: Drawn, content: tuple[str, str] | None) -> Score:
     if content is None:
         return Score.unscored(NOT_STORED)
-    found: Score = score(content[1])
-    return found
+    request = drawn.request
+    context = Context(
+        ttft_s=request["ttft_s"],
+        e2e_s=request["e2e_s"],
+        input_tokens=request["input_tokens"],
+        output_tokens=request["output_tokens"],
+        cost=request["cost"],
+        # The collector replaces personal data and secrets before it stores a content.
+        is_redacted=True,
+    )
+    return scorer.score(content[1], context)
 
 
 def _row(drawn: Drawn, scorer: str, score: Score, now_ns: int) -> Row:
@@ -349,13 +365,17 @@ async def _judge_all(
 
 
 def read_verdict(text: str | None, error: str | None) -> Score:
-    """Return the score of a judge's reply; unscored if it has neither word or both."""
+    """Return the score of a judge's reply; unscored without a clear word."""
     if text is None:
         return Score.unscored(f"the judge did not answer: {error}")
-    found = {word.lower() for word in _VERDICT.findall(text)}
-    if len(found) != 1:
-        return Score.unscored("the judge gave no verdict")
-    return Score.of(found == {"good"})
+    word = read_word(text, ("good", "bad"))
+    if word is None:
+        told = without_thoughts(text) or ""
+        words = {word.lower() for word in _VERDICT.findall(told)}
+        if len(words) != 1 or _DENIED.search(told):
+            return Score.unscored("the judge gave no verdict")
+        word = words.pop()
+    return Score.of(word == "good")
 
 
 def _text(messages: str) -> str:

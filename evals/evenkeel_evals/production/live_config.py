@@ -184,6 +184,15 @@ def load_config(path: Path) -> LiveConfig:
     if file.judge is not None and file.judge.good_at_least is not None:
         limits[JUDGE] = file.judge.good_at_least
     names = [s.name for s in file.scorer] + ([JUDGE] if file.judge else [])
+    scorers = tuple(
+        make_scorer({"name": s.name, **(s.model_extra or {})}, s.reference) for s in file.scorer
+    )
+    for scorer in scorers:
+        if scorer.checks:
+            raise ConfigurationError(
+                f"{path}: scorer {scorer.name!r} needs a {scorer.checks[0].kind} check, which live "
+                "evaluations do not make; write the criterion in [judge]"
+            )
     return LiveConfig(
         name=file.name,
         window_s=float(parse_duration_s(file.window)),
@@ -191,9 +200,7 @@ def load_config(path: Path) -> LiveConfig:
         plan=SamplingPlan(tuple(file.strata), file.probability, file.min_per_stratum),
         model=file.filter.model,
         prompt_name=file.filter.prompt_name,
-        scorers=tuple(
-            make_scorer({"name": s.name, **(s.model_extra or {})}, s.reference) for s in file.scorer
-        ),
+        scorers=scorers,
         judge=_judge(file.judge),
         good_at_least=limits,
         dial_backs=tuple(_dial_back(path, d, names) for d in file.dial_back),
@@ -220,7 +227,8 @@ def _dial_back(path: Path, dial: _DialBack, names: list[str]) -> DialBack:
 def _judge(judge: _Judge | None) -> LiveJudge | None:
     if judge is None:
         return None
-    sampling = {"temperature": 0.0, "max_tokens": 8}
+    # Enough for a reasoning model; others stop after one word.
+    sampling = {"temperature": 0.0, "max_tokens": 512}
     url = base_url(judge.url)
     side = Side(JUDGE, url, judge.model, "evenkeel-live-judge", "1", None, sampling)
     return LiveJudge(side, judge.criteria, judge.calls_per_hour)

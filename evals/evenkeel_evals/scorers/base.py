@@ -85,6 +85,8 @@ class Context:
         output_tokens: As counted by the server.
         cost: Cost of the answer, in the dataset's currency.
         found: Results of late checks; missing ones were not made.
+        is_redacted: Whether the text comes from the store, where tokens such as [email] replace
+            personal data and secrets.
     """
 
     ttft_s: float | None = None
@@ -93,6 +95,7 @@ class Context:
     output_tokens: int | None = None
     cost: float | None = None
     found: Mapping[LateCheck, Score] = field(default_factory=lambda: NOTHING_FOUND)
+    is_redacted: bool = False
 
 
 NOTHING_FOUND: Mapping[LateCheck, Score] = {}
@@ -175,6 +178,18 @@ def read_texts(name: str, reference: Any) -> list[str]:
     return [read_text(name, reference)]
 
 
+def refuse_empty(name: str, texts: Sequence[str]) -> None:
+    """Check that every reference can tell answers apart.
+
+    Raises:
+        ConfigurationError: If one is empty: every text contains it.
+    """
+    if "" in texts:
+        raise ConfigurationError(
+            f"scorer {name!r} has an empty text as reference: every answer has the same score"
+        )
+
+
 def _exact(reference: Any, _: Options) -> Judge:
     accepted = {text.strip() for text in read_texts("exact", reference)}
     return lambda answer: Score.of(answer.strip() in accepted)
@@ -186,7 +201,9 @@ def _normalised(reference: Any, _: Options) -> Judge:
 
 
 def _contains(reference: Any, options: Options) -> Judge:
-    wanted = _finders(read_texts("contains", reference))
+    texts = read_texts("contains", reference)
+    refuse_empty("contains", texts)
+    wanted = _finders(texts)
     unwanted = options.get("not", [])
     listed = {"not": [unwanted] if isinstance(unwanted, str) else unwanted}
     banned = _finders(read_strings("contains", listed, "not"))
@@ -208,7 +225,9 @@ def _finders(phrases: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
 def _regex(reference: Any, options: Options) -> Judge:
     try:
         flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
-        pattern = re.compile(read_text("regex", reference), flags)
+        text = read_text("regex", reference)
+        refuse_empty("regex", [text])
+        pattern = re.compile(text, flags)
     except re.error as error:
         raise ConfigurationError(f"reference is not a regular expression: {error}") from error
     find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search

@@ -26,12 +26,12 @@ def json_answer(reference: Any, options: Options) -> Judge:
     """
     schema = options.get("schema")
     has_fence = read_flag("json", options, "fence", True)
-    expected = reference
-    if isinstance(reference, str):
-        try:
-            expected = json.loads(reference)
-        except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"reference is not JSON: {error}") from error
+    try:
+        # Python also reads NaN, which no answer equals.
+        is_text = isinstance(reference, str)
+        expected = parse(reference if is_text else json.dumps(reference))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"reference is not JSON: {error}") from error
     validator = None if schema is None else _Validator(schema)
 
     def judge(answer: str) -> Score:

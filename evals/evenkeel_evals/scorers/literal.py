@@ -6,8 +6,7 @@ import string
 from collections.abc import Callable
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
-from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts
+from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts, refuse_empty
 from evenkeel_evals.scorers.options import read_flag
 
 
@@ -22,8 +21,7 @@ def substring(reference: Any, options: Options) -> Judge:
     """Judge whether the answer contains the reference; for a list all of it, or one with `any`."""
     fold = _fold("substring", options)
     texts = read_texts("substring", reference)
-    if "" in texts:
-        raise ConfigurationError("scorer 'substring' has an empty text as reference: always right")
+    refuse_empty("substring", texts)
     wanted = [fold(text) for text in texts]
     is_any = read_flag("substring", options, "any", False)
 
@@ -41,6 +39,7 @@ def starts_with(reference: Any, options: Options) -> Judge:
     """Judge whether the answer starts with the reference, or with one of a list."""
     fold = _fold("starts_with", options)
     accepted = tuple(fold(text) for text in read_texts("starts_with", reference))
+    refuse_empty("starts_with", accepted)
     return lambda answer: Score.of(fold(answer).startswith(accepted))
 
 
@@ -48,6 +47,7 @@ def ends_with(reference: Any, options: Options) -> Judge:
     """Judge whether the answer ends with the reference, or with one of a list."""
     fold = _fold("ends_with", options)
     accepted = tuple(fold(text) for text in read_texts("ends_with", reference))
+    refuse_empty("ends_with", accepted)
     return lambda answer: Score.of(fold(answer).endswith(accepted))
 
 

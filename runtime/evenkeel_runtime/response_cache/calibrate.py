@@ -32,6 +32,10 @@ from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, 
 from evenkeel_runtime.text.agreement import are_interchangeable
 from evenkeel_runtime.wire.caller import Caller
 
+# Scorers whose reference is the whole answer.
+_SCORERS_BY_ANSWER = frozenset(
+    "exact normalised equals numeric json f1 rouge_l bleu chrf edit embedding".split()
+)
 WORDINGS_FILE = "wordings.jsonl"
 _SEED = 1
 _MAX_BYTES = 1 << 30
@@ -52,11 +56,12 @@ class Calibration:
     bypassed: Counter[str]
 
 
-def read_dataset(folder: Path) -> dict[str, str]:
+def read_dataset(folder: Path) -> dict[str, str | None]:
     """Return the texts of a dataset folder, with their answers.
 
     Those of wordings.jsonl (`text`, `answer`), if there is one, and the items of `<folder>.jsonl`
-    with a single message.
+    with a single message. The answer is None if the item's reference is something else, such as a
+    phrase that must occur or a criterion.
 
     Raises:
         ConfigurationError: If it is no folder, there are none or too many, or a line is no such
@@ -64,11 +69,11 @@ def read_dataset(folder: Path) -> dict[str, str]:
     """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder; expected a dataset folder")
-    answers: dict[str, str] = {}
+    answers: dict[str, str | None] = {}
     for item in _read_lines(folder / f"{folder.resolve().name}.jsonl"):
         messages = item.get("messages")
         if isinstance(messages, list) and len(messages) == 1 and "reference" in item:
-            answers[str(messages[0].get("content"))] = str(item["reference"])
+            answers[str(messages[0].get("content"))] = _find_answer(item)
     for item in _read_lines(folder / WORDINGS_FILE):
         if not isinstance(item.get("text"), str) or not isinstance(item.get("answer"), str):
             raise ConfigurationError(f"{folder / WORDINGS_FILE}: a line lacks text or answer")
@@ -84,12 +89,27 @@ def read_dataset(folder: Path) -> dict[str, str]:
     return answers
 
 
+def _find_answer(item: Mapping[str, Any]) -> str | None:
+    """Return an item's reference as text if it is the answer, else None.
+
+    Only then do equal references mean equal answers: null, `true` or "yes" is the reference of many
+    questions that need different answers.
+    """
+    scorer, reference = item.get("scorer", "exact"), item["reference"]
+    name = scorer.get("name") if isinstance(scorer, dict) else scorer
+    if name not in _SCORERS_BY_ANSWER or reference is None:
+        return None
+    if isinstance(reference, list) and reference and name != "json":
+        reference = reference[0]
+    return reference if isinstance(reference, str) else json.dumps(reference, sort_keys=True)
+
+
 def _read_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        items = [json.loads(line) for line in lines if line]
+        lines = path.read_bytes().split(b"\n")
+        items = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if not all(isinstance(item, dict) for item in items):
@@ -100,6 +120,8 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
 def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> dict[str, str]:
     """Return a running model's own answers, greedy and past the cache.
 
+    Texts whose answer has no text or was cut off are left out: such an answer is no near hit.
+
     Raises:
         CannotMeasureError: If the server does not answer.
     """
@@ -109,17 +131,21 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
 
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
 
-    def ask(text: str) -> str:
+    def ask(text: str) -> str | None:
         # The seed makes it another request than clients send: none of theirs is answered by it.
         body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
         answer = client.post("/v1/chat/completions", json=body | {"seed": _SEED})
         answer.raise_for_status()
-        return str(answer.json()["choices"][0]["message"]["content"])
+        choice = answer.json()["choices"][0]
+        content = choice["message"]["content"]
+        is_whole = choice["finish_reason"] == "stop" and isinstance(content, str)
+        return content if is_whole and content.strip() else None
 
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as client:
             with ThreadPoolExecutor(8) as pool:
-                return dict(zip(texts, pool.map(ask, texts), strict=True))
+                answers = zip(texts, pool.map(ask, texts), strict=True)
+                return {text: answer for text, answer in answers if answer is not None}
     except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
         raise CannotMeasureError(
             f"{url}: {error}; is the server up, and the model right?"

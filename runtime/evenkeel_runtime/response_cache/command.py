@@ -109,13 +109,22 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, write_private
     from evenkeel_runtime.response_cache.setup import load_index
 
-    answers = read_dataset(args.dataset)
+    known = read_dataset(args.dataset)
+    answers = {text: answer for text, answer in known.items() if answer is not None}
+    if args.ask is None and not answers:
+        raise ConfigurationError(
+            f"{args.dataset}: no reference is an answer that others can be compared with; "
+            "--ask MODEL compares a model's own answers"
+        )
     encoder = load_index()
     model = None
     if args.ask is not None:
         url, key = args.url.rstrip("/"), _read_key(args.api_key)
         model = _find_model(url, key)
-        answers = ask_model(list(answers), url, args.ask, key)
+        answers = ask_model(list(known), url, args.ask, key)
+        if not answers:
+            raise CannotMeasureError(f"{url}: {args.ask} ended no answer; is the model right?")
+    num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
     folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR
     path = Path(folder) / LABELS_FILE
@@ -126,11 +135,13 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     num_wrong = sum(pair.is_wrong for pair in done.labels.pairs)
     if args.json:
         found = {"file": str(path), "texts": done.asked, "pairs": len(done.labels.pairs)}
-        print(json.dumps(found | {"wrong": num_wrong, "bypassed": dict(done.bypassed)}))
+        counts = {"wrong": num_wrong, "unlabelled": num_unlabelled}
+        print(json.dumps(found | counts | {"bypassed": dict(done.bypassed)}))
     else:
         print(
             f"{len(done.labels.pairs)} near hits among {done.asked} texts, {num_wrong} with "
-            f"another answer; {done.bypassed.total()} texts may not be cached\n"
+            f"another answer; {done.bypassed.total()} texts may not be cached, {num_unlabelled} "
+            "have no answer to compare\n"
             f"wrote {path}; a server with this data folder uses it from its next start"
         )
     return 0

@@ -35,6 +35,10 @@ good_at_least = 0.95
 name = "refusal"
 reference = false
 
+[[scorer]]
+name = "latency"
+reference = 600
+
 [judge]
 url = "{url}"
 calls_per_hour = 7
@@ -77,14 +81,14 @@ def test_a_known_share_is_scored_and_stored(collector: CollectorProcess, tmp_pat
     assert "budget is spent" in reasons
     assert all(w["lag_s"] > 0 for w in windows)
     last = {e["scorer"]: e for e in windows[-1]["estimates"]}
-    assert last["pii"]["share"] == last["refusal"]["share"] == 1.0
+    assert [last[name]["share"] for name in ("pii", "refusal", "latency")] == [1.0] * 3
     assert last["pii"]["num_unscored"] + last["pii"]["num_scored"] in (24, 25)
     assert last["judge"]["num_scored"] == 7
     sql = (
         "SELECT scorer, count(), round(sum(1 / probability)) FROM live_evaluations"
         " WHERE monitor = 'calm' GROUP BY scorer ORDER BY scorer"
     )
-    wait_for(lambda: len(collector.rows(sql)) == 3)
+    wait_for(lambda: len(collector.rows(sql)) == 4)
     stored = {name: (count, total) for name, count, total in collector.rows(sql)}
     assert stored["pii"][1] == 48
     parents = collector.rows(
@@ -164,12 +168,10 @@ def test_a_bad_answer_becomes_an_item_when_a_person_says_so(
 def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     collector: CollectorProcess, tmp_path: Path
 ) -> None:
-    mail = "Write to kim [at] home"
+    mail = "Write to kim@example.org"  # stored as [email]
     send(collector, [(f"Question {i}", mail) for i in range(150)], tenant="leaky")
     with serving_setup(tmp_path) as setup:
-        config = CONFIG.format(name="leak", url=setup.url)
-        leak = config.replace('name = "pii"', 'name = "safety"\nban = ["kim"]')
-        (tmp_path / "leak.toml").write_text(leak)
+        (tmp_path / "leak.toml").write_text(CONFIG.format(name="leak", url=setup.url))
         command = [
             *(sys.executable, "-m", "evenkeel", "eval", "live", str(tmp_path / "leak.toml")),
             *("--state", str(tmp_path / "leak"), "--store-url", collector.query_url),
@@ -195,7 +197,7 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     assert len(windows[1]) <= 1 + took_s // 60
     sql = "SELECT verdict, gate, estimate < 0.95 FROM eval_results WHERE run_id = 'live-leak'"
     wait_for(lambda: bool(collector.rows(sql)))
-    assert collector.rows(sql) == [("regressed", "safety>=95.0%", 1)]
+    assert collector.rows(sql) == [("regressed", "pii>=95.0%", 1)]
 
 
 def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: Path) -> None:
@@ -204,6 +206,7 @@ def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: P
         ('name = "x"\n', "nothing would be scored"),
         ('name = "x"\nstrata = ["colour"]\n[[scorer]]\nname = "pii"\n', "strata"),
         ('name = "x"\n[[scorer]]\nname = "exact"\n', "exact"),
+        ('name = "x"\n[[scorer]]\nname = "rubric"\nreference = "polite"\n', "[judge]"),
         ('name = "x"\nprobability = 2\n[[scorer]]\nname = "pii"\n', "probability"),
     ]:
         path.write_text(text)

@@ -24,6 +24,7 @@ def finish(
     gates: Sequence[Gate] = GATES,
     *,
     allows_inconclusive: bool = False,
+    max_unmeasured_ratio: float = 0.05,
     judge_quality: JudgeQuality | None = None,
     broken_items: Sequence[str] = (),
     sides: Mapping[str, Side] = SIDES,
@@ -39,7 +40,9 @@ def finish(
         concurrency=4,
         cache=CacheMode.ISOLATED,
         plan=plan_gates(gates, len(pairs)),
-        decision=decide(judgement, 0.05, allows_inconclusive, judge_quality, broken_items),
+        decision=decide(
+            judgement, max_unmeasured_ratio, allows_inconclusive, judge_quality, broken_items
+        ),
         engines={"A": "0.32.0", "B": None},
     )
 

@@ -125,6 +125,33 @@ def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[s
     assert last.startswith("evenkeel: internal error: AttributeError: 'list' object has no")
 
 
+@pytest.mark.parametrize("show", ["print('regressed')", "Console().print('regressed')"])
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_a_verdict_that_nobody_reads_is_no_verdict(show: str, is_buffered: bool) -> None:
+    code = f"""if True:
+        import sys
+        from rich.console import Console
+        from evenkeel.cli import Command, main
+        def run(_):
+            {show}
+            return 0
+        show = Command("show", "", lambda parser: parser.set_defaults(run=run))
+        sys.exit(main(["show"], [show]))
+    """
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, *([] if is_buffered else ["-u"]), "-c", code],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], [command(lambda args: 0)]) == 2
     assert "does it" in capsys.readouterr().err

@@ -8,6 +8,9 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun, open_journal
 from evenkeel_evals.ask.schedule import PlannedPair
+from evenkeel_evals.report.files import write_files
+from tests.unit.evals.conftest import MakePair
+from tests.unit.evals.finished_run import finish
 
 IDENTITY = {"seed": 0, "gates": ["accuracy>=-1%"]}
 BEGINNING = Beginning("r1", 5, IDENTITY, {"A": "m", "B": "m"}, {"A": "0.32", "B": None})
@@ -101,6 +104,38 @@ def test_fresh_puts_the_journal_aside(tmp_path: Path) -> None:
             assert journal.records == []
             journal.append({"kind": "warm"})
     assert len(list(folder.glob("journal-*.jsonl"))) == 1
+
+
+def test_fresh_puts_the_reports_aside(tmp_path: Path, make_pair: MakePair) -> None:
+    """They are another run's: `prompts promote` or a pull request must not take them for new."""
+    write_files(finish([make_pair(i) for i in range(20)]), tmp_path, "http://d")
+    (tmp_path / "notes.md").write_text("mine")
+    names = {path.name for path in tmp_path.iterdir()}
+    for is_fresh in (False, True):
+        journal = open_journal(tmp_path, is_fresh=is_fresh)
+        assert journal is not None
+        with journal:
+            journal.append({"kind": "warm"})
+    left = {path.name for path in tmp_path.iterdir()} & names
+    assert left == {"notes.md"}
+    assert len(list(tmp_path.iterdir())) == len(names) + 2
+
+
+def test_fresh_leaves_a_journal_in_use_alone(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, is_fresh=False)
+    assert journal is not None
+    with journal:
+        with pytest.raises(ConfigurationError, match="in use by another run"):
+            open_journal(tmp_path, is_fresh=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_fresh_puts_a_damaged_journal_aside(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text("damaged\n{}\n")
+    journal = open_journal(tmp_path, is_fresh=True)
+    assert journal is not None
+    with journal:
+        assert journal.records == []
 
 
 def test_an_unwritable_folder_is_known_before_the_run(tmp_path: Path) -> None:

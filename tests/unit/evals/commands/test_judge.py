@@ -67,6 +67,14 @@ def judge(dataset: Path, a: Path, b: Path, *flags: str) -> list[str]:
     ]
 
 
+def test_a_negative_seed_is_refused(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = answers(tmp_path / "a.jsonl", ttft_s=lambda i: 0.1 + i / N)
+    assert main(judge(dataset, a, a, "--gate", "p95_ttft<=+5%", "--seed", "-1")) == 2
+    assert "seed" in capsys.readouterr().err
+
+
 def test_the_same_answers_are_no_worse(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,12 @@ def test_failures_beyond_the_tolerance_never_pass(
 def test_failures_on_both_sides_are_no_regression(make_pair: MakePair) -> None:
     (gate,) = parse_gates("errors<=+1%")
     pairs = [make_pair(i, None if i % 10 else True, None if i % 10 else True) for i in range(200)]
-    assert judge([gate], pairs, 0).verdict is Verdict.NO_WORSE
+    judgement = judge([gate], pairs, 0)
+    assert judgement.verdict is Verdict.NO_WORSE
+    effect = judgement.results[0].effect
+    assert effect.lower is not None and effect.upper is not None
+    assert -0.05 < effect.lower < 0 < effect.upper < 0.05
+    assert effect.p_worse is None
 
 
 def test_failures_on_one_slice_are_found(make_pair: MakePair) -> None:

@@ -2,16 +2,19 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from rich.console import Console
 
 from evenkeel import spans
+from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.report.table import print_outcome, to_markdown
+from evenkeel_evals.scorers.base import Score
 from tests.unit.evals.finished_run import finish
 
 
@@ -46,6 +49,58 @@ def test_missing_answers_exit_3_even_if_inconclusive_is_allowed(make_pair) -> No
         in outcome.decision.headline
     )
     assert outcome.to_record()["verdict"] == "could not measure"
+
+
+@pytest.mark.parametrize(
+    ("num_unscored", "num_on_the_baseline", "exit_code"),
+    [(4, 0, 0), (5, 0, 3), (16, 0, 3), (16, 12, 0), (16, 11, 3), (0, 16, 0)],
+)
+def test_a_candidate_gains_nothing_by_answers_that_have_no_score(  # type: ignore[no-untyped-def]
+    make_pair,
+    num_unscored: int,
+    num_on_the_baseline: int,
+    exit_code: int,
+) -> None:
+    def without_score(answer: Answer) -> Answer:
+        return replace(answer, score=Score.unscored("python: KeyError"))
+
+    pairs = [make_pair(i) for i in range(400)]
+    for i in range(num_unscored):
+        pairs[i] = replace(pairs[i], b=without_score(pairs[i].b))
+    for i in range(100, 100 + num_on_the_baseline):
+        pairs[i] = replace(pairs[i], a=without_score(pairs[i].a))
+    # Nothing is lost where the baseline was wrong.
+    pairs[200:204] = [make_pair(i, False) for i in range(200, 204)]
+    pairs[200:204] = [replace(pair, b=without_score(pair.b)) for pair in pairs[200:204]]
+    decision = finish(pairs, max_unmeasured_ratio=0.2, allows_inconclusive=True).decision
+    assert decision.exit_code == exit_code
+    if exit_code:
+        assert decision.headline == (
+            f"could not measure: {num_unscored} answers of the candidate have no score where the "
+            f"baseline is right (python: KeyError), {num_on_the_baseline} the other way round; "
+            "counted as wrong, they exceed accuracy>=-1%"
+        )
+
+
+@pytest.mark.parametrize(("count", "letter", "code"), [(20, "b", 0), (21, "b", 3), (21, "a", 0)])
+def test_answers_of_the_candidate_without_a_time_do_not_pass_a_latency_gate(  # type: ignore[no-untyped-def]
+    make_pair, count: int, letter: str, code: int
+) -> None:
+    pairs = [make_pair(i) for i in range(400)]
+    for i in range(count):
+        answer = getattr(pairs[i], letter)
+        untimed = replace(answer, reply=replace(answer.reply, ttft_s=None))
+        pairs[i] = replace(pairs[i], **{letter: untimed})
+    # Failed requests and single tokens have no time either, for good reasons.
+    pairs[50:54] = [make_pair(i, True, None) for i in range(50, 54)]
+    gates = parse_gates("shift_ttft<=+3%, shift_tpot<=+3%")
+    decision = finish(pairs, gates, allows_inconclusive=True).decision
+    assert decision.exit_code == code
+    if code:
+        assert decision.headline == (
+            "could not measure: 21 of 400 answers have no ttft on the candidate only, "
+            "so shift_ttft<=+3% says nothing about them"
+        )
 
 
 def test_the_record_is_json_without_nan(regressed: Outcome) -> None:

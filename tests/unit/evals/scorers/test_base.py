@@ -1,5 +1,6 @@
 """Each scorer on answers that are right, wrong, and nearly right."""
 
+import math
 from typing import Any
 
 import pytest
@@ -233,6 +234,12 @@ def test_f1_is_a_fraction() -> None:
         ("numeric", True),
         ("numeric", float("nan")),
         ("regex", "("),
+        ("regex", ""),
+        ("contains", ["a", ""]),
+        ("starts_with", ""),
+        ({"name": "ends_with", "strip": True}, ["a", "..."]),
+        ("json", [math.nan]),
+        ("json", "NaN"),
         ("json", "{"),
         ({"name": "json", "schema": {"type": "nonsense"}}, None),
         ({"name": "f1", "typo": 1}, "x"),

@@ -2,13 +2,14 @@
 
 import math
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.scorers.base import Label, make_scorer
+from evenkeel_evals.scorers.base import Context, Label, make_scorer
 
 LIKENESS = ("rouge_l", "bleu", "chrf", "edit")
 
@@ -138,3 +139,24 @@ def test_meaning() -> None:
     )
     # The case docs/guide/evals.md warns about.
     assert near == pytest.approx(0.86, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer", "label"),
+    [
+        ("pii", "Write to [email] or [phone:0123456789ab]", "wrong"),
+        ("pii", "The key is [api_key]", "right"),
+        ("secret", "The key is [api_key:0123456789ab]", "wrong"),
+        ("secret", "password=[credential]", "wrong"),
+        ("secret", "[over_budget]", "wrong"),
+        ("pii", "See [1] and [the e-mail]", "right"),
+        ({"name": "pii", "allow": ["help@example.org"]}, "Write to [email]", "unscored"),
+        ({"name": "not", "scorer": "pii"}, "Write to [email]", "right"),
+        ({"name": "all", "of": [{"scorer": "pii"}]}, "Write to [email]", "wrong"),
+    ],
+)
+def test_what_the_store_replaced_was_in_the_answer(spec: Any, answer: str, label: str) -> None:
+    scorer = make_scorer(spec, None)
+    assert scorer.score(answer, Context(is_redacted=True)).label == label
+    # Elsewhere it is a placeholder that the model wrote.
+    assert scorer.score("Write to [email]").label == ("wrong" if "not" in str(spec) else "right")

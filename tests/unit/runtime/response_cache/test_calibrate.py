@@ -1,14 +1,17 @@
 """Labelled evidence from a dataset folder."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenkeel.cli import main
 from evenkeel.embedding import hash_model, load_encoder
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.response_cache.calibrate import calibrate, read_dataset
+from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read_dataset
 from evenkeel_runtime.response_cache.command import CACHE
 from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
 from evenkeel_runtime.response_cache.hit_class import SAME_WORDS
@@ -46,6 +49,73 @@ def test_a_dataset_is_its_items_of_one_message_and_its_wordings(tmp_path: Path) 
     (folder / "set.jsonl").write_text("\n".join(map(json.dumps, (one, two))))
     (folder / "wordings.jsonl").write_text(json.dumps({"text": "c?", "answer": "C"}) + "\n")
     assert read_dataset(folder) == {"a?": "A", "c?": "C"}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "reference", "answer"),
+    [
+        ("exact", "30 days", "30 days"),
+        ("normalised", ["30 days", "A month"], "30 days"),
+        ({"name": "numeric", "tolerance": 1}, 30, "30"),
+        ("json", {"b": 1, "a": 2}, '{"a": 2, "b": 1}'),
+        ("json", '{"a": 2}', '{"a": 2}'),
+        ({"name": "json", "schema": {}}, None, None),
+        ({"name": "all", "of": []}, None, None),
+        ("contains", "yes", None),
+        ("rubric", "It is polite.", None),
+        ("refusal", True, None),
+    ],
+)
+def test_a_reference_that_is_no_answer_is_no_label(
+    scorer: Any, reference: Any, answer: str | None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    messages = [{"role": "user", "content": "a?"}]
+    item = {"messages": messages, "reference": reference, "scorer": scorer}
+    (folder / "set.jsonl").write_bytes(b"\xef\xbb\xbf" + json.dumps(item).encode())
+    assert read_dataset(folder) == {"a?": answer}
+
+
+def test_a_dataset_without_labels_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    item = {"messages": [{"role": "user", "content": "a?"}], "reference": None, "scorer": "pii"}
+    (folder / "set.jsonl").write_text(json.dumps(item))
+    assert run("cache", "calibrate", str(folder), "--data-dir", str(tmp_path)) == 2
+    assert "--ask" in capsys.readouterr().err
+    assert not (tmp_path / LABELS_FILE).exists()
+
+
+class Model(BaseHTTPRequestHandler):
+    """Answers each question with itself, in one of the ways in which models end."""
+
+    def do_POST(self) -> None:
+        """Answer a request."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        ends = {"cut?": ("half an", "length"), "tool?": (None, "tool_calls"), "none?": ("", "stop")}
+        asked = body["messages"][0]["content"]
+        content, finish = ends.get(asked, (asked, "stop"))
+        choice = {"message": {"content": content}, "finish_reason": finish}
+        answer = json.dumps({"choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+def test_a_model_that_does_not_end_its_answer_gives_no_label() -> None:
+    with HTTPServer(("127.0.0.1", 0), Model) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        texts = ["whole?", "cut?", "tool?", "none?"]
+        assert ask_model(texts, url, "any", None) == {"whole?": "whole?"}
+        server.shutdown()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"text": 1}'])
