@@ -23,9 +23,9 @@ from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.bisect_file import load_changes
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
 from evenkeel_evals.production.live_config import load_config
-from evenkeel_runtime.compression.settings_file import read_compression
-from evenkeel_runtime.control.config import read_control_file
-from evenkeel_runtime.response_cache.settings_file import read_policy
+from evenkeel_runtime.compression.settings_file import CompressionPolicy, read_compression
+from evenkeel_runtime.control.config import ControlConfig, SloClass, read_control_file
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy, read_policy
 from tests.checkout import ROOT
 from tools import reference
 
@@ -189,3 +189,31 @@ NOT_HERE = re.compile(
 def test_files_that_a_page_names_exist(page: Path) -> None:
     named = NAMED.findall(page.read_text(encoding="utf-8"))
     assert [n for n in named if not (ROOT / n).exists() and not NOT_HERE.match(n)] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "keys"),
+    [
+        ("cache", {*CachePolicy.model_fields, *RoutePolicy.model_fields}),
+        ("compression", set(CompressionPolicy.model_fields)),
+        ("control", {*ControlConfig.__struct_fields__, *SloClass.__struct_fields__}),
+    ],
+)
+def test_every_key_of_a_file_is_explained(page: str, keys: set[str]) -> None:
+    text = (ROOT / "docs" / "guide" / f"{page}.md").read_text(encoding="utf-8")
+    assert [
+        key
+        for key in sorted(keys)
+        if not re.search(rf"`{key}`|`\[\[{key}\]\]`|^{key} = ", text, re.M)
+    ] == []
+
+
+# A reader's own variables, and the beginning of several.
+OWN_VARIABLES = {"EVENKEEL_TOKEN_OPERATORS", "EVENKEEL_", "EVENKEEL_REDACTION_", "EVENKEEL_STEPS_"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_variables_that_a_page_names_are_settings(page: Path) -> None:
+    settings = (reference.FOLDER / "settings.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"EVENKEEL_[A-Z_]*", page.read_text(encoding="utf-8"))) - OWN_VARIABLES
+    assert [name for name in sorted(named) if f"`{name}`" not in settings] == []
