@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -173,6 +174,7 @@ def test_python_imports_what_exists(sample: str) -> None:
         assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
 
 
+CODE = ("collector", "dashboard", "demo", "evals", "evenkeel", "runtime")
 FOLDERS = (
     "bench", "collector", "dashboard", "demo", "deploy", "docs", "evals", "evenkeel",
     "golden_datasets", "prompts", "runtime", "tests", "tools",
@@ -217,3 +219,45 @@ def test_variables_that_a_page_names_are_settings(page: Path) -> None:
     settings = (reference.FOLDER / "settings.md").read_text(encoding="utf-8")
     named = set(re.findall(r"EVENKEEL_[A-Z_]*", page.read_text(encoding="utf-8"))) - OWN_VARIABLES
     assert [name for name in sorted(named) if f"`{name}`" not in settings] == []
+
+
+def texts_of_code() -> str:
+    """Return every string of the code but docstrings, a line each, with … for what it fills in."""
+    found: set[str] = set()
+    for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = (n.value if isinstance(n, ast.Constant) else "…" for n in node.values)
+                found.add("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if id(node) not in skipped:
+                    found.add(re.sub(r"%[sdr]|%\.\df", "…", node.value))
+    return "\n".join(" ".join(text.split()) for text in found if " " in text)
+
+
+# What the Makefile, ClickHouse and pydantic say.
+OF_OTHER_CODE = (
+    "evenkeel needs Python 3.11", "Address already in use",
+    "Cannot modify 'x' setting in readonly mode", "collector.http_port from environment: …",
+)  # fmt: skip
+
+
+def test_messages_under_troubleshooting_are_those_of_the_code() -> None:
+    code = texts_of_code()
+    unknown = []
+    for page in (p for p in PAGES if p.parent.name in ("start", "guide")):
+        text = page.read_text(encoding="utf-8").partition("\n## Troubleshooting")[2]
+        cells = [a or b for a, b in re.findall(r"^\| (.*?) \| |^- (\".*?\")", text, re.M)]
+        quoted = [m for cell in cells for m in re.findall(r"`([^`]*)`|\"([^\"]*)\"", cell)]
+        for message in ("".join(each) for each in quoted):
+            words = re.sub(r"'[^']*'|\d+ %|\d[\w.]*", "…", message).split()
+            if len(words) < 2 or message in OF_OTHER_CODE:
+                continue
+            # Some words are values, such as a name.
+            run = max(2, math.ceil(len(words) * 0.6))
+            runs = (" ".join(words[i : i + run]) for i in range(len(words) - run + 1))
+            if not any(each in code for each in runs):
+                unknown.append(f"{page.name}: {message}")
+    assert unknown == []
