@@ -182,7 +182,7 @@ FOLDERS = (
 NAMED = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)")
 # Made by a reader of the page, or no path.
 NOT_HERE = re.compile(
-    r"golden_datasets/(faq|gsm8k|mine)|docs/returns.md|prompts/(versions|labels|frozen|\.lock)"
+    r"golden_datasets/(faq|gsm8k|mine)|docs/returns|prompts/(versions|labels|frozen|\.lock)"
     r"|evenkeel/(v1|alerting|target)$"
 )
 
