@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from weakref import finalize
 
 import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.otlp_target import METRICS, PROTOCOL_GRPC, TRACES, OtlpTarget
 
 # OTLP specification, "Failures": only these may be retried.
@@ -67,6 +70,23 @@ def deliver(send: Send, body: bytes, num_spans: int) -> Delivery:
     raise AssertionError("the last attempt returns")
 
 
+def trust(target: OtlpTarget) -> ssl.SSLContext | bool:
+    """Return what httpx checks the receiver's certificate with.
+
+    Raises:
+        ConfigurationError: If the certificate of the authority cannot be read.
+    """
+    if target.certificate is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=target.certificate)
+    except OSError as error:
+        raise ConfigurationError(
+            f"OTEL_EXPORTER_OTLP_CERTIFICATE is {target.certificate!r}, expected a file of"
+            f" certificates in PEM ({first_line(error)})"
+        ) from error
+
+
 def _open_http(target: OtlpTarget) -> Send:
     headers = {**target.headers, "content-type": "application/x-protobuf"}
     if target.is_compressed:
@@ -74,7 +94,7 @@ def _open_http(target: OtlpTarget) -> Send:
     client = httpx.Client(
         headers=headers,
         timeout=target.timeout_s,
-        verify=target.certificate or True,
+        verify=trust(target),
         # A proxy from the environment cannot reach this machine's loopback.
         trust_env=urlsplit(target.url).hostname not in _LOOPBACK,
     )
@@ -95,6 +115,8 @@ def _open_http(target: OtlpTarget) -> Send:
             return Delivery(is_done=False, retry_after_s=wait_s, reason=reason)
         return Delivery(is_done=True, num_rejected=num_spans, reason=reason)
 
+    # Its connections are closed once nobody can send any more.
+    finalize(send, client.close)
     return send
 
 

@@ -96,6 +96,19 @@ def read_target(otel: Mapping[str, str], endpoint: str | None = None) -> OtlpTar
     )
 
 
+def read_http_target(otel: Mapping[str, str], endpoint: str) -> OtlpTarget:
+    """Return the OTLP/HTTP receiver at an address, with the variables' headers and certificate.
+
+    Raises:
+        ConfigurationError: If a variable or the endpoint is malformed.
+    """
+    return replace(
+        read_target({}, endpoint),
+        headers=_pairs(_signal(otel, "HEADERS"), "OTEL_EXPORTER_OTLP_HEADERS", lower=True),
+        certificate=_signal(otel, "CERTIFICATE"),
+    )
+
+
 def read_resource(otel: Mapping[str, str]) -> dict[str, str]:
     """Return the resource attributes; `OTEL_SERVICE_NAME` overrides `service.name`.
 

@@ -199,7 +199,9 @@ def runtime_families() -> Iterator[Any]:
     from evenkeel_runtime.response_cache.metrics import CacheMetrics
     from evenkeel_runtime.serve.engine_metrics import EngineMetrics
     from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
+    from evenkeel_runtime.serve.in_flight_metrics import InFlightMetrics
     from evenkeel_runtime.serve.speculation_metrics import SpeculationMetrics
+    from evenkeel_runtime.wire.in_flight import InFlight
     from evenkeel_runtime.wire.snapshot import Histogram, Snapshot
 
     hooks = MagicMock()
@@ -207,6 +209,7 @@ def runtime_families() -> Iterator[Any]:
     snapshot = Snapshot(ttft=Histogram((1.0,)), e2e=Histogram((1.0,)))
     yield from EngineMetrics(lambda: snapshot, ()).collect()
     yield from TelemetryMetrics(hooks).collect()
+    yield from InFlightMetrics(lambda: InFlight()).collect()
     for cls in (SpeculationMetrics, ControlMetrics, CacheMetrics, CompressionMetrics):
         yield from cls(hooks).collect()
 
@@ -216,6 +219,7 @@ def collector_families() -> Iterator[Any]:
     from evenkeel_collector.log.write_ahead_log import WriteAheadLog
     from evenkeel_collector.slo.metrics import SloMetrics
     from evenkeel_collector.telemetry.metrics import SelfMetrics
+    from evenkeel_collector.telemetry.refused_numbers import refused_family
 
     own = SelfMetrics()
     SloMetrics(own.registry)
@@ -227,6 +231,7 @@ def collector_families() -> Iterator[Any]:
             for family in collector.collect():
                 family._labelnames = getattr(collector, "_labelnames", ())
                 yield family
+    yield refused_family({})
 
 
 def metrics() -> str:

@@ -10,11 +10,11 @@ from evenkeel.errors import ConfigurationError
 
 EXAMPLE = """\
 examples:
-  evenkeel demo                                     until Ctrl-C, with the dashboard
+  evenkeel demo                                   # until Ctrl-C, with the dashboard
   evenkeel demo --exit-after 90s --no-dashboard --json
-  evenkeel demo --port-offset 1000                  next to another demo
+  evenkeel demo --port-offset 1000                # next to another demo
   evenkeel demo --runtime-url http://127.0.0.1:8000 --data-dir DIR
-                                                    against parts that are already running
+                                                  # against parts that are already running
 
 All hooks are enabled. After a healthy phase, a crowd of long prompts delays the chats: the TTFT SLO
 burns its budget and an alert fires. The crowd returns while control acts. Then many clients ask the

@@ -46,10 +46,10 @@ def read_budget_policy(value: Value) -> tuple[BudgetStep, ...]:
 
 
 def _read_step(element: Value) -> BudgetStep:
-    share = "a share of the budget such as 0.5"
+    share = "a share of the budget such as 0.5, at most 10"
     with element.section() as section:
         step = BudgetStep(
-            section.read("spent", Value.number, share, lambda spent: 0 < spent <= 100),
+            section.read("spent", Value.number, share, lambda spent: 0 < spent <= 10),
             section.read_or("alert", None, Value.choice, *Severity),
             section.read_or("labels", {}, read_labels),
             section.read_or("freeze", None, Value.choice, "prompts") is not None,

@@ -181,4 +181,6 @@ def _compile(matcher: Matcher) -> Any:
     try:
         return re2.compile(matcher.value, options)
     except re2.error as error:
-        raise ConfigurationError(f"{matcher}: not a valid RE2 pattern: {error}") from error
+        reason = error.args[0]
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ConfigurationError(f"{matcher}: not a valid RE2 pattern: {text}") from error

@@ -21,6 +21,12 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2
 # Numbers, booleans and null, which are written back the same way.
 _AS_WRITTEN = re.compile(r"(0|[1-9]\d{0,14})(\.\d{0,14}[1-9]|\.0)?|true|false|null|", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# What to do about the parser's most frequent complaints.
+_REMEDIES = (
+    (r"\t", "indent with spaces"),
+    ("mapping values are not allowed", "check the indentation here and above"),
+    ("<block end>", "check the indentation here and above"),
+)
 # Counted as a parser meets them: aliased values count again.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
@@ -226,7 +232,9 @@ class Section:
             if not isinstance(key, yaml.ScalarNode):
                 raise at_key.complaint("a key must be a word")
             if name in self.left:
-                raise at_key.complaint(f"{name} comes twice")
+                is_next = name in ("apiVersion", "kind")
+                remedy = ": a line --- separates documents" if is_next else ""
+                raise at_key.complaint(f"{name} comes twice{remedy}")
             self.left[name] = Value(node, value.path, name, value.subject)
 
     def __enter__(self) -> Self:
@@ -295,8 +303,12 @@ def read_documents(path: Path) -> list[Value]:
         if len(content) > _MAX_BYTES:
             raise ConfigurationError(f"{path} has {len(content)} bytes, more than 1 MiB")
         return _compose(content.decode("utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {first_line(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{path} is not UTF-8: byte {error.object[error.start]:#x} at {error.start}"
+        ) from error
 
 
 def _compose(text: str, path: Path) -> list[Value]:
@@ -305,7 +317,9 @@ def _compose(text: str, path: Path) -> list[Value]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigurationError(f"{path.name} is not YAML: {error.problem} ({where})") from error
+        problem = str(error.problem)
+        remedy = next((f": {remedy}" for part, remedy in _REMEDIES if part in problem), "")
+        raise ConfigurationError(f"{path.name} is not YAML: {problem}{remedy} ({where})") from error
     except RecursionError as error:
         raise ConfigurationError(f"{path} is nested too deeply") from error
     except yaml.YAMLError as error:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\
 examples:
-  evenkeel why chatcmpl-…                                  from the store
-  evenkeel why chatcmpl-… --url http://127.0.0.1:8000      from the runtime that served it
-  evenkeel why 4f2a… --json                                by trace id, for a script
-  evenkeel why 4390755b7409                                by the end of its id, as tables show it
+  evenkeel why chatcmpl-…                                # from the store
+  evenkeel why chatcmpl-… --url http://127.0.0.1:8000    # from the runtime that served it
+  evenkeel why 4f2a… --json                              # by trace id, for a script
+  evenkeel why 4390755b7409                              # by the end of its id, as tables show it
 exit codes: 0 explained, 2 bad usage, 3 not found, or the runtime or store does not
   respond
 """

@@ -41,6 +41,16 @@ def test_each_image_is_a_target_of_the_dockerfile(service: str) -> None:
     assert f" AS {OURS[service]['build']['target']}\n" in dockerfile
 
 
+def test_the_page_names_every_file_of_the_demo() -> None:
+    page = (ROOT / "docs" / "guide" / "operations.md").read_text(encoding="utf-8")
+    words = [
+        word for name, s in OURS.items() if name not in ("files", "demo") for word in s["command"]
+    ]
+    flags = {word.partition("=")[0] for word in words if "=/demo/" in word}
+    assert flags
+    assert [flag for flag in flags if f"`{flag}`" not in page] == []
+
+
 def test_only_loopback_is_published() -> None:
     ports = [port for s in COMPOSE["services"].values() for port in s.get("ports", [])]
     assert ports

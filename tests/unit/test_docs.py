@@ -3,6 +3,8 @@
 import argparse
 import re
 import shlex
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -139,22 +141,70 @@ def commands_of(page: Path) -> list[str]:
     """Return the `evenkeel` commands in the fenced blocks of a page."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line for line in lines if re.match(r"(\.venv/bin/)?evenkeel ", line)]
+    return [line for line in lines if re.match(COMMAND, line.lstrip())]
+
+
+@cache
+def whole_parser() -> argparse.ArgumentParser:
+    return build_parser(find_commands())
+
+
+COMMAND = r"([A-Z_]+=\S+ )*(\.venv/bin/)?evenkeel (?=[a-z])"
+# The change log names flags as they were.
+USED = [
+    page
+    for page in PAGES
+    if page.parent.name not in ("decisions", "reference") and page.name != "CHANGELOG.md"
+]
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(command, id=f"{page.stem}-{number}")
-        for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "start").glob("*.md")))
+        pytest.param(command, id=f"{page.relative_to(ROOT)}-{number}")
+        for page in USED
         for number, command in enumerate(commands_of(page))
     ],
 )
-def test_commands_for_beginners_have_the_flags_they_are_shown_with(command: str) -> None:
-    words = shlex.split(re.sub(r"( &| >+ \S+)$", "", command.partition(" #")[0].rstrip()))
-    parsed, others = build_parser(find_commands()).parse_known_args(words[1:])
+def test_commands_have_the_flags_they_are_shown_with(command: str) -> None:
+    check_command(command)
+
+
+def check_command(command: str) -> None:
+    # Without its comment, what takes its output, and values that a shell would fill in.
+    alone = re.sub(r"( &| [|>].*)$", "", command.partition(" #")[0].rstrip())
+    alone = re.sub(r"\$\([^)]*\)", "2026-11-26T12:00Z", re.sub(COMMAND, "", alone.lstrip()))
+    parsed, others = whole_parser().parse_known_args(shlex.split(alone))
     # What `serve` does not know is vLLM's.
     assert parsed.command == "serve" or others == []
+    assert not others or others[0].startswith("-"), "a comment begins with #"
+
+
+def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for below in reference.subparsers_of(parser).values():
+        yield from every_parser(below)
+
+
+def test_examples_in_help_can_be_copied() -> None:
+    for parser in every_parser(whole_parser()):
+        text = (parser.epilog or "").replace("\\\n", " ")
+        for line in re.findall(r"^  (evenkeel [a-z].*)$", text, re.M):
+            check_command(line)
+
+
+@pytest.mark.parametrize("page", USED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_flags_of_commands_within_a_sentence_exist(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    unknown = []
+    for command in re.findall(r"`(?:\.venv/bin/)?evenkeel ([a-z][^`]*)`", text):
+        parser = whole_parser()
+        words = command.split()
+        while words and words[0] in (below := reference.subparsers_of(parser)):
+            parser = below[words.pop(0)]
+        known = set(parser._option_string_actions)
+        unknown += [w for w in words if w.startswith("--") and w.partition("=")[0] not in known]
+    assert unknown == []
 
 
 def test_the_readme_fits_and_shows_its_two_commands() -> None:

@@ -13,7 +13,7 @@ EPILOG = """\
 examples:
   evenkeel collect
   evenkeel collect --data-dir /var/lib/evenkeel --slos slos.yaml
-  evenkeel collect --clickhouse @/run/secrets/clickhouse    address and password from a file
+  evenkeel collect --clickhouse @/run/secrets/clickhouse  # address and password from a file
   evenkeel collect --scrape http://127.0.0.1:8000
 
 Point any OpenTelemetry SDK at it with the standard variable:

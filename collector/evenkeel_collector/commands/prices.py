@@ -53,7 +53,9 @@ def _run_check(args: argparse.Namespace) -> int:
     if args.json:
         print(file.model_dump_json(by_alias=True, exclude_none=True))
         return 0
-    print(f"{args.file}: {len(file.model)} models, {len(file.engine)} engines, in {file.currency}")
+    print(
+        f"{args.file}: in {file.currency}; models: {len(file.model)}, engines: {len(file.engine)}"
+    )
     prices: list[ModelPrice | EnginePrice] = [*file.model, *file.engine]
     for price in prices:
         print(f"  {_words(file, price)}; {price.source}, read {price.read}")

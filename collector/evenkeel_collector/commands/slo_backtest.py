@@ -14,6 +14,7 @@ from evenkeel_collector.commands.slo_arguments import add_slo_file
 from evenkeel_collector.commands.stored_minutes import (
     add_store_arguments,
     check_days,
+    last_days,
     stored_minutes,
 )
 
@@ -95,7 +96,7 @@ def _run_backtest(args: argparse.Namespace) -> int:
             tried = [each for each in tried if each.slo.name == args.name]
             if not tried:
                 raise ConfigurationError(
-                    f"no request of the last {args.days} days belongs to {args.name!r}"
+                    f"no request of the {last_days(args.days)} belongs to {args.name!r}"
                 )
         _show_all(args, tried)
     return 0
@@ -148,6 +149,6 @@ def _show_all(args: argparse.Namespace, tried: Sequence[_Tried]) -> None:
         print(json.dumps({"days": args.days, "slos": slos}))
         return
     blocks = [
-        f"{t.slo.name}, last {args.days} days\n{backtest_text(t.replay, t.score)}" for t in tried
+        f"{t.slo.name}, {last_days(args.days)}\n{backtest_text(t.replay, t.score)}" for t in tried
     ]
     print("\n\n".join(blocks))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evenkeel.errors import ConfigurationError
 from evenkeel.outside_text import for_terminal
 from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel.why.causes import describe_cause
 from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
 
 if TYPE_CHECKING:
@@ -158,5 +159,5 @@ def _line(row: dict[str, Any]) -> str:
         for name in ("model", "tenant", "route", "prompt_version", "input_tokens")
         if row[name] not in (None, "")
     ]
-    facts += [f"most time in {row['cause']}"] if row["cause"] else []
+    facts += [f"most time: {describe_cause(row['cause'])}"] if row["cause"] else []
     return f"{head}  {value:>10}  {', '.join(facts)}"

@@ -1,9 +1,22 @@
 -- The bad events of one SLO, worst first: which requests burned its budget. `cause` is the largest of
--- the request's ledger.
+-- the request's ledger within the time that the objective judges, or of all if it judges no duration.
+WITH
+    arrayExists(limit -> isFinite(limit), arrayConcat(
+        {ttft_limit:Array(Float64)}, {e2e_limit:Array(Float64)}
+    )) AS judges_first_token,
+    arrayExists(limit -> isFinite(limit), arrayConcat(
+        {tpot_limit:Array(Float64)}, {itl_limit:Array(Float64)}, {stall_limit:Array(Float64)},
+        {e2e_limit:Array(Float64)}
+    )) AS judges_decode,
+    arrayFilter(
+        cause -> (judges_first_token OR NOT judges_decode OR NOT startsWith(cause, 'ttft.'))
+            AND (judges_decode OR NOT judges_first_token OR NOT startsWith(cause, 'decode.')),
+        mapKeys(ledger)
+    ) AS causes
 SELECT
     toUnixTimestamp64Nano(time) AS time_ns, request_id, trace_id, model, tenant, slo_class, route,
     prompt_name, prompt_version, toString(status) AS status, value_s, ttft_s, e2e_s, input_tokens,
-    output_tokens, bad, arraySort(cause -> -ledger[cause], mapKeys(ledger))[1] AS cause
+    output_tokens, bad, arraySort(cause -> -ledger[cause], causes)[1] AS cause
 FROM slo_judged(
     slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
     ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},

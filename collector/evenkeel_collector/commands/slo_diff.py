@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evenkeel_collector.commands.stored_minutes import (
     add_store_arguments,
     check_days,
+    last_days,
     stored_minutes,
 )
 
@@ -152,7 +153,7 @@ def diff_text(diffs: Sequence[AlertDiff], days: int) -> str:
     num_disappear = sum(len(diff.disappear) for diff in diffs)
     num_stay = sum(diff.num_stay for diff in diffs)
     blocks.append(
-        f"of the last {days} days: {num_appear} would appear, {num_disappear} would disappear, "
+        f"of the {last_days(days)}: {num_appear} would appear, {num_disappear} would disappear, "
         f"{num_stay} stay"
     )
     return "\n\n".join(blocks)

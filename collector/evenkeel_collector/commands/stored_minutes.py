@@ -63,6 +63,11 @@ def check_days(days: int) -> None:
         raise ConfigurationError(f"--days is {days}, expected 1 to {_MOST_DAYS}")
 
 
+def last_days(days: int) -> str:
+    """Return the range in words: "last day", "last 30 days"."""
+    return "last day" if days == 1 else f"last {days} days"
+
+
 def stored_minutes(
     url: str, data_dir: Path | None, days: int, slos: Sequence[Slo]
 ) -> Iterator[StoredMinutes]:

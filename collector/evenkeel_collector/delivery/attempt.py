@@ -32,6 +32,7 @@ _LONGEST_WAIT_S = 3600.0
 _TOO_MANY = 429
 # Temporary errors; any other 4xx needs someone to act.
 _PASSING_4XX = (408, 425, _TOO_MANY)
+_READ_BY_PEOPLE = (ReceiverType.SLACK, ReceiverType.EMAIL, ReceiverType.APPRISE)
 # Errors in this notification, not in the receiver: it may accept others.
 _ABOUT_THE_NOTIFICATION = (400, 405, 406, 409, 411, 413, 415, 422)
 
@@ -189,21 +190,31 @@ class TrialResult:
 
 
 async def send_test(receivers: Sequence[Receiver]) -> list[TrialResult]:
-    """Send each receiver a test notification directly, without the outbox or retries."""
-    labels = {"alertname": "EvenkeelTest", "slo": "test", "severity": "ticket"}
-    summary = "Test notification: evenkeel can reach this receiver; nothing is wrong"
+    """Send each receiver a test notification directly, without the outbox or retries.
+
+    Receivers that may open an incident get its end, too; people do not read a second message.
+    """
     results = []
     async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
         for receiver in receivers:
-            now_ns = time.time_ns()
-            notification = Notification(
-                notification_id=f"test-{uuid4().hex}",
-                receiver=receiver.name,
-                alert_id="test",
-                fingerprint=fingerprint(labels),
-                alerts=(NotifiedAlert(labels, {"summary": summary}, now_ns),),
-                created_ns=now_ns,
-            )
-            outcome = await deliver(client, receiver, notification, TIMEOUT_S)
+            fired_ns = time.time_ns()
+            outcome = await deliver(client, receiver, _trial(receiver, fired_ns), TIMEOUT_S)
+            opens = receiver.sends_resolved and receiver.type not in _READ_BY_PEOPLE
+            if outcome.is_delivered and opens:
+                end = _trial(receiver, fired_ns, time.time_ns())
+                outcome = await deliver(client, receiver, end, TIMEOUT_S)
             results.append(TrialResult(receiver.name, outcome.is_delivered, outcome.error))
     return results
+
+
+def _trial(receiver: Receiver, fired_ns: int, ended_ns: int | None = None) -> Notification:
+    labels = {"alertname": "EvenkeelTest", "slo": "test", "severity": "ticket"}
+    summary = "Test notification: evenkeel can reach this receiver; nothing is wrong"
+    return Notification(
+        notification_id=f"test-{uuid4().hex}",
+        receiver=receiver.name,
+        alert_id="test",
+        fingerprint=fingerprint(labels),
+        alerts=(NotifiedAlert(labels, {"summary": summary}, fired_ns, ended_ns),),
+        created_ns=time.time_ns(),
+    )

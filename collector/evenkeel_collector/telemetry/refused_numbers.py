@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,18 @@ READ_EVERY_S = 5.0
 IN_HAND_S = 5.0
 NAME = "evenkeel_collector_numbers_refused_total"
 _QUERY = Path(__file__).parent / "numbers_refused.sql"
+
+
+def refused_family(counts: Mapping[tuple[str, str, str], int]) -> CounterMetricFamily:
+    """Return the metric of refused numbers, counted by table, column and reason."""
+    family = CounterMetricFamily(
+        NAME,
+        "Numbers from senders that were not stored: not finite, or out of range.",
+        labels=["table", "column", "reason"],
+    )
+    for labels, count in counts.items():
+        family.add_metric(labels, count)
+    return family
 
 
 class RefusedNumbers(Collector):
@@ -54,14 +66,7 @@ class RefusedNumbers(Collector):
 
     def collect(self) -> Iterable[CounterMetricFamily]:
         """Return the most recent counts."""
-        family = CounterMetricFamily(
-            NAME,
-            "Numbers from senders that were not stored: not finite, or out of range.",
-            labels=["table", "column", "reason"],
-        )
-        for labels, count in self._counts.items():
-            family.add_metric(labels, count)
-        yield family
+        yield refused_family(self._counts)
 
     def close(self) -> None:
         """Stop reading; afterwards the store may be closed."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  evenkeel dashboard                                    read the collector on this machine
+  evenkeel dashboard                                  # read the collector on this machine
   evenkeel dashboard --store-url http://clickhouse:8123 --port 8600
 """
 

@@ -23,9 +23,9 @@ MAX_REQUESTS = 100_000_000
 
 _EPILOG = """\
 examples:
-  evenkeel simulate                                        5,000 requests in the past hour
+  evenkeel simulate                                      # 5,000 requests in the past hour
   evenkeel simulate --rate 20 --duration 6h --incident long-prompts
-  evenkeel simulate --live --rate 5 --duration 10m         arriving from now on, in real time
+  evenkeel simulate --live --rate 5 --duration 10m       # arriving from now on, in real time
 """
 
 

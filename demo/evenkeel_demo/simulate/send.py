@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel.otlp_sender import Send, deliver, open_sender
-from evenkeel.otlp_target import read_target
+from evenkeel.otlp_target import read_http_target
 from evenkeel.outside_text import drawn_on
 from evenkeel.secret_text import hide_password
+from evenkeel.settings import read_otel
 from evenkeel_demo.simulate.otlp import encode
 from evenkeel_demo.simulate.requests import FleetPlan, SimulatedRequest, generate
 
@@ -50,7 +51,7 @@ def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool)
     batches = _due_batches(plan) if is_live else generate(plan)
     start_s = time.monotonic()
     progress = _progress(shows_progress)
-    target = replace(read_target({}, endpoint), timeout_s=30.0)
+    target = replace(read_http_target(read_otel(), endpoint), timeout_s=30.0)
     send_batch = open_sender(target)
     with progress:
         task: TaskID = progress.add_task("sending", total=plan.num_requests)
@@ -105,7 +106,10 @@ def _deliver(send_batch: Send, url: str, body: bytes, num_spans: int) -> None:
             f"the collector at {collector} stayed overloaded: {delivery.reason}"
         )
     if delivery.reason:
-        raise CannotMeasureError(f"the collector at {collector} refused: {delivery.reason}")
+        remedy = ""
+        if delivery.reason in ("HTTP 401", "HTTP 403"):
+            remedy = "; send a token that may ingest in OTEL_EXPORTER_OTLP_HEADERS"
+        raise CannotMeasureError(f"the collector at {collector} refused: {delivery.reason}{remedy}")
 
 
 def _progress(is_shown: bool) -> Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import httpx
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -14,11 +15,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from evenkeel import spans
-from evenkeel.errors import first_line
-from evenkeel.otlp_sender import deliver, open_sender
-from evenkeel.otlp_target import OtlpTarget
+from evenkeel.errors import ConfigurationError, first_line
+from evenkeel.otlp_sender import deliver, open_sender, trust
+from evenkeel.otlp_target import OtlpTarget, read_http_target
 from evenkeel.prompts.registry import digest
 from evenkeel.secret_text import hide_password
+from evenkeel.settings import read_otel
 from evenkeel.spans import AttributeValue
 from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.judge.outcome import Outcome
@@ -40,10 +42,14 @@ def send(outcome: Outcome, endpoint: str) -> str | None:
 def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
     """Send finished spans to an OTLP/HTTP endpoint; return why that failed, or None."""
     endpoint = endpoint.rstrip("/").removesuffix("/v1/traces")
-    problem = _probe(endpoint)
-    if problem is not None:
-        return problem
-    send_batch = open_sender(OtlpTarget(f"{endpoint}/v1/traces", is_compressed=True))
+    try:
+        target = replace(read_http_target(read_otel(), endpoint), is_compressed=True)
+        problem = _probe(endpoint, target)
+        if problem is not None:
+            return problem
+        send_batch = open_sender(target)
+    except ConfigurationError as error:
+        return str(error)
     for start in range(0, len(batch), SPANS_A_BATCH):
         part = batch[start : start + SPANS_A_BATCH]
         delivery = deliver(send_batch, encode_spans(part).SerializeToString(), len(part))
@@ -53,10 +59,10 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
     return None
 
 
-def _probe(endpoint: str) -> str | None:
+def _probe(endpoint: str, target: OtlpTarget) -> str | None:
     """Return why the endpoint is unreachable, or None; retries would only delay the verdict."""
     try:
-        httpx.get(endpoint, timeout=10.0, trust_env=False)
+        httpx.get(endpoint, timeout=10.0, trust_env=False, verify=trust(target))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return f"no collector is answering at {hide_password(endpoint)} ({first_line(error)})"
     return None

@@ -113,7 +113,7 @@ def _read_target(section: Section) -> Fraction | None:
     percent = section.optional("targetPercent")
     if percent is None:
         return section.read_or("target", None, _fraction)
-    target = percent.number("a percentage such as 99.5", lambda n: 0 < n < 100) / 100
+    target = percent.number("a percentage such as 99.5", lambda n: 1 <= n < 100) / 100
     if section.read_or("target", target, _fraction) != target:
         raise percent.complaint("target and targetPercent differ; give one")
     return target

@@ -24,6 +24,8 @@ GROUPING_THEMSELVES = (
     ReceiverType.OPSGENIE,
     ReceiverType.ALERTMANAGER,
 )
+_SECRET_FORMS = ("{env: VARIABLE}", "{file: PATH}")
+_NO_SECRET = f"a secret is {' or '.join(_SECRET_FORMS)}, never the text itself"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -52,7 +54,9 @@ def _read_receiver(element: Value) -> Receiver:
         if url is not None and url_from is not None:
             raise url_from.complaint("give url or urlFrom, not both")
         if url is None and url_from is None and kind not in _USUAL_URLS:
-            url = section.required("url")
+            raise element.complaint(
+                f"receiver {name!r}: {kind} needs url, or urlFrom: {_SECRET_FORMS[0]}"
+            )
         if url is not None:
             _check(url, kind)
         if resolved is not None and snake is not None:
@@ -77,7 +81,8 @@ def _read_receiver(element: Value) -> Receiver:
         )
     of = f"receiver {receiver.name!r}: {kind}"
     if kind in _KEYED and element.at("secrets") is None:
-        raise element.complaint(f"{of} needs secrets")
+        forms = " or ".join(f"[{form}]" for form in _SECRET_FORMS)
+        raise element.complaint(f"{of} needs secrets: {forms}")
     if group is not None and kind in GROUPING_THEMSELVES:
         raise group.complaint(f"{of} receives each alert and does its own grouping")
     if kind is ReceiverType.EMAIL and None in (element.at("from"), element.at("to")):
@@ -113,11 +118,13 @@ def _check(url: Value, kind: ReceiverType) -> None:
 
 
 def _read_secret(value: Value) -> Secret:
+    if not value.is_section:
+        raise value.complaint(_NO_SECRET)
     with value.section() as section:
         variable = section.read_or("env", None, Value.text)
         file = section.read_or("file", None, Value.text)
     if (variable is None) == (file is None):
-        raise value.complaint("a secret is {env: VARIABLE} or {file: PATH}, never the text itself")
+        raise value.complaint(_NO_SECRET)
     return Secret(variable, None if file is None else Path(file))
 
 

@@ -74,13 +74,20 @@ def _read_absence(section: Section) -> Absence:
 
 
 def _read_threshold(section: Section) -> Threshold:
+    measure = section.read("measure", Value.choice, *MEASURES, *CACHE_MEASURES)
     return Threshold(
-        section.read("measure", Value.choice, *MEASURES, *CACHE_MEASURES),
+        measure,
         section.read("op", Value.choice, "gt", "lt"),
-        float(section.read("value", Value.number, "a number")),
+        float(section.read("value", _read_limit, measure)),
         section.read("over", Value.duration_s),
         int(section.read_or("minRequests", 20, Value.number, "a whole number")),
     )
+
+
+def _read_limit(value: Value, measure: str) -> Fraction:
+    if measure.endswith("_ratio") or measure == "cache_wrong_upper":
+        return value.number("a ratio such as 0.05", lambda n: 0 <= n <= 1)
+    return value.number("a number")
 
 
 def _read_gauge(section: Section) -> Gauge:

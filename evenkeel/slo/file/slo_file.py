@@ -199,6 +199,8 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
             indicator = replace(indicator, most_turns=indicator.most_turns - 1)
         if slo.name != name and objective.title is not None:
             slo = replace(slo, title=f"{draft.title}: {objective.title.text()}")
+        if (unlikely := _unlikely_limit(indicator, objective.threshold)) is not None:
+            references.documents.notes.append(unlikely)
         target = check_target(element, objective, indicator)
         if exact is not None:
             target = _exact(exact)
@@ -210,6 +212,23 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
             _checked(slo if alerting is None else _with_alerting(slo, alerting), spec_value)
         )
     return slos, []
+
+
+# Limits in seconds that are probably meant in milliseconds.
+_UNLIKELY_S = {
+    Metric.TTFT: 100, Metric.STALL: 100, Metric.ITL: 10, Metric.TPOT: 10, Metric.E2E: 3600,
+}  # fmt: skip
+
+
+def _unlikely_limit(indicator: Indicator, threshold: Value | None) -> str | None:
+    limit_s = indicator.threshold_s
+    if threshold is None or limit_s is None or limit_s < _UNLIKELY_S.get(indicator.metric, inf):
+        return None
+    return str(
+        threshold.complaint(
+            f"value is {limit_s:g} seconds; for milliseconds write {limit_s / 1000:g}"
+        )
+    )
 
 
 # Read once more for each objective.

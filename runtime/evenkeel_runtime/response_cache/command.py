@@ -14,11 +14,11 @@ from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 _EXAMPLES = """\
 examples:
   evenkeel cache flush --route faq
-  evenkeel cache flush --prompt support@3           one version; `support`: all of them
+  evenkeel cache flush --prompt support@3         # one version; `support`: all of them
   evenkeel cache flush --knowledge docs@2026-11-24
   evenkeel cache flush --tenant acme --subject ann
   evenkeel cache flush --url http://10.0.0.7:8000 --api-key @key --all
-  evenkeel cache calibrate golden_datasets/support              from the dataset's labels
+  evenkeel cache calibrate golden_datasets/support            # from the dataset's labels
   evenkeel cache calibrate golden_datasets/support --ask support --url http://127.0.0.1:8000
 
 Exit codes: 0 done, 2 wrong flag, address, key or dataset, 3 the server did not answer.

@@ -9,11 +9,11 @@ from evenkeel_runtime.adapter.refused_flags import refuse_flags
 
 _EPILOG = """\
 examples:
-  evenkeel serve demo                                   the bundled demo model
-  evenkeel serve ./my-model --max-model-len 4096        any folder or Hugging Face name
+  evenkeel serve demo                                 # the bundled demo model
+  evenkeel serve ./my-model --max-model-len 4096      # any folder or Hugging Face name
   evenkeel serve demo --speculate none --port 8001
-  evenkeel serve demo --cache cache.toml                response cache (docs/guide/cache.md)
-  evenkeel serve ./my-model --speculate auto            drafts whenever they pay off
+  evenkeel serve demo --cache cache.toml              # response cache (docs/guide/cache.md)
+  evenkeel serve ./my-model --speculate auto          # drafts whenever they pay off
 
 MODEL comes first. All flags of vLLM's own server are accepted after it and passed on:
 `evenkeel serve --vllm-help` lists them. Spans go to --otlp-endpoint, else where the standard

@@ -4,6 +4,7 @@ import hashlib
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,15 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
-from evenkeel.errors import StoreError
+from evenkeel.errors import CannotMeasureError, StoreError
 from evenkeel.store import Store
+from evenkeel_demo.simulate.requests import FleetPlan
+from evenkeel_demo.simulate.send import send
+from evenkeel_evals.report.spans import send_spans
 from tests.fixtures.collector_process import (
     CollectorProcess,
     collect_command,
@@ -135,6 +142,24 @@ def test_senders_need_a_token_that_may_send(guarded: Guarded) -> None:
             guarded.call(secret)
         assert raised.value.code().name == code
     guarded.call("fleet-token")
+
+
+def test_our_own_senders_pass_the_token_of_the_standard_variable(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(guarded.certificate))
+    url = guarded.collector.http_url
+    plan = FleetPlan(num_requests=3, start_ns=time.time_ns() - 10**9, duration_s=1, seed=1)
+    context = SpanContext(trace_id=1, span_id=2, is_remote=False)
+    resource = Resource({"service.name": "guarded evaluation"})
+    result = ReadableSpan("evenkeel.evaluation", context, resource=resource, start_time=1)
+    with pytest.raises(CannotMeasureError, match="HTTP 401; send a token that may ingest"):
+        send(plan, url, is_live=False, shows_progress=False)
+    assert "HTTP 401" in str(send_spans([result], url))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20fleet-token")
+    assert send(plan, url, is_live=False, shows_progress=False).num_requests == 3
+    assert send_spans([result], url) is None
+    wait_for(lambda: guarded.num_spans("guarded evaluation") == 1)
 
 
 def test_a_grpc_sender_without_a_token_is_refused_before_its_message(guarded: Guarded) -> None:

@@ -14,13 +14,13 @@ import httpx
 import pytest
 
 from bench.slo_kills import kill_again_and_again
-from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.delivery.address import ResolvedAddress
-from evenkeel_collector.delivery.attempt import deliver
+from evenkeel_collector.delivery.attempt import deliver, send_test
 from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.alert_receiver import Answer, serve_alerts
@@ -403,3 +403,32 @@ async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
     (received,) = server.received
     assert received.body["title"] == "Alert: It burns"
     assert received.body["message"].endswith("id: abc-firing")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [
+        (ReceiverType.SLACK, []),
+        (ReceiverType.PAGERDUTY, ["resolve"]),
+        (ReceiverType.WEBHOOK, ["resolved"]),
+        (ReceiverType.GENERIC, ["alert.resolved"]),
+    ],
+)
+def test_a_test_notification_leaves_no_open_alert_behind(
+    monkeypatch: pytest.MonkeyPatch, kind: ReceiverType, ends: list[str]
+) -> None:
+    monkeypatch.setenv("KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    with serve_alerts() as server:
+        receiver = Receiver("a", server.url, kind, allow_private=True, secrets=(Secret("KEY"),))
+        results = asyncio.run(send_test([receiver]))
+    assert [result.is_delivered for result in results] == [True]
+    assert len(server.received) == 1 + len(ends)
+    bodies = [received.body for received in server.received[1:]]
+    assert [b.get("event_action") or b.get("type") or b["status"] for b in bodies] == ends
+
+
+def test_a_test_of_a_receiver_that_wants_no_ends_sends_none() -> None:
+    with serve_alerts() as server:
+        receiver = Receiver("a", server.url, allow_private=True, sends_resolved=False)
+        asyncio.run(send_test([receiver]))
+    assert len(server.received) == 1

@@ -18,6 +18,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from evenkeel.store import Store
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
+from tests.fixtures.doc_queries import find_queries
 from tests.fixtures.otlp_payload import trace_request
 
 pytestmark = pytest.mark.integration
@@ -62,6 +63,14 @@ def test_a_stock_client_reads_rows_frames_and_raw_bytes(client: Any) -> None:
     assert client.query_np("SELECT toUInt8(1)").tolist() == [[1]]
     assert client.command("SELECT 1") == 1
     assert client.ping()
+
+
+@pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in find_queries()])
+def test_queries_in_the_docs_are_answered(collector: CollectorProcess, query: str) -> None:
+    moments = {"param_start": "2026-11-26 12:00:00", "param_end": "2026-11-26 13:00:00"}
+    values = {"database": "evenkeel", "param_model": "m", "param_instance": "i", **moments}
+    response = post(collector, query, **values)
+    assert response.status_code == 200, response.text
 
 
 def test_a_stock_client_streams(client: Any) -> None:

@@ -48,6 +48,13 @@ def check_page(page: str, asked: set[str]) -> None:
                     assert value in known or label == "slo", line
 
 
+def check_reference(page: str) -> None:
+    """Everything of ours on a page is in the generated reference."""
+    reference = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    ours = set(re.findall(r"^# TYPE (evenkeel_\S+) ", page, re.M))
+    assert {n for n in ours if f"`{n}`" not in reference and not n.endswith("_created")} == set()
+
+
 def read_page(equipped: EquippedServer) -> str:
     return httpx.get(f"{equipped.served.url}/metrics").text
 
@@ -64,6 +71,7 @@ def test_the_servers_page_has_what_boards_ask_for(equipped: EquippedServer) -> N
     check_page(
         page, asked_for((*runtime, "evenkeel_spec", "evenkeel_comp", "vllm:", "kv_", "batch"))
     )
+    check_reference(page)
     for name in SERVER_METRIC_BOUNDS_S:
         assert f"\n{name.replace('.', '_')}_seconds_count{{" in page
 
@@ -72,3 +80,4 @@ def test_the_collectors_page_has_what_boards_ask_for(tmp_path: Path) -> None:
     with running_collector(tmp_path, ("--slos", str(ROOT / "slos.yaml"))) as collector:
         page = httpx.get(f"{collector.http_url}/metrics").text
     check_page(page, asked_for(("evenkeel_collector", "evenkeel_slo", "evenkeel_alert")))
+    check_reference(page)

@@ -3,7 +3,13 @@
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_resource, read_target
+from evenkeel.otlp_target import (
+    OtlpTarget,
+    is_export_enabled,
+    read_http_target,
+    read_resource,
+    read_target,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +47,21 @@ from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_resource, r
 )
 def test_endpoints(otel: dict[str, str], endpoint: str | None, url: str) -> None:
     assert read_target(otel, endpoint).url == url
+
+
+def test_a_sender_with_an_address_of_its_own_takes_headers_and_certificate() -> None:
+    otel = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://elsewhere:4317",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20abc",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": "/ca.pem",
+    }
+    assert read_http_target(otel, "https://c:4318") == OtlpTarget(
+        url="https://c:4318/v1/traces",
+        headers={"authorization": "Bearer abc"},
+        certificate="/ca.pem",
+        resource={"service.name": "evenkeel-runtime"},
+    )
 
 
 def test_every_variable_is_read() -> None:

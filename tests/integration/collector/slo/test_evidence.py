@@ -244,3 +244,31 @@ def test_which_requests_burned_the_budget_is_one_query(client: Any, tmp_path: Pa
     assert [row["request_id"] for row in rows] == [f"bad-{i}" for i in reversed(range(10))]
     assert {row["cause"] for row in rows} == {"ttft.prefill.others"}
     assert [row["value_s"] for row in rows][:2] == [11.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("metric", "cause"),
+    [
+        ("ttft", "ttft.queue.budget"),
+        ("stall", "decode.decode.own"),
+        ("e2e", "decode.decode.own"),
+        ("availability", "decode.decode.own"),
+    ],
+)
+def test_the_cause_of_a_bad_request_lies_within_the_judged_time(
+    client: Any, tmp_path: Path, metric: str, cause: str
+) -> None:
+    ledger = {"ttft.queue.budget": 2.0, "ttft.prefill.own": 1.0, "decode.decode.own": 9.0}
+    slow = {"ttft_s": 3.0, "stall_s": 3.0, "e2e_s": 12.0, "status": "error"}
+    insert(client, {"end_ns": NOW - S, "ledger": ledger} | slow)
+    path = tmp_path / "slos.yaml"
+    value = "" if metric == "availability" else "value: 0.5, "
+    path.write_text(
+        "apiVersion: openslo/v1\nkind: SLO\nmetadata: {name: chat}\nspec:\n"
+        f"  indicator: {{metric: {metric}}}\n  objectives: [{{{value}target: 0.9}}]\n"
+        "  timeWindow: [{duration: 1h, isRolling: true}]\n"
+    )
+    (slo,) = read_slo_file(path).slos
+    parameters = event_parameters(slo_parts(slo), Span(NOW - 60 * S, NOW))
+    (row,) = SloStore(client).read(query("slo_burned"), {**parameters, "limit": 9})
+    assert row["cause"] == cause

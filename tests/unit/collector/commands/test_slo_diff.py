@@ -54,6 +54,9 @@ def test_differences_are_told_by_slo_in_order_of_time() -> None:
         "same\n  no alert changed",
         "of the last 30 days: 2 would appear, 1 would disappear, 0 stay",
     ]
+    assert diff_text([moved], 1).endswith(
+        "of the last day: 1 would appear, 1 would disappear, 0 stay"
+    )
     assert diff_text([], 7) == "no SLO changed"
     shown = json.loads(json.dumps(diff_json(added)))
     assert (shown["is_in_old"], len(shown["appear"]), shown["num_stay"]) == (False, 1, 0)

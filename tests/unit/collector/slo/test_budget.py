@@ -154,6 +154,7 @@ def test_a_freeze_is_of_one_prompt_or_of_all(tmp_path: Path) -> None:
         ("[]", "budgetPolicy has 0 steps, expected 1 to 10"),
         ("[{spent: 0.5}]", "needs one of alert, labels and freeze"),
         ("[{spent: 0, alert: page}]", "spent is 0, expected a share of the budget such as 0.5"),
+        ("[{spent: 50, alert: page}]", "spent is 50, expected a share of the budget such as 0.5"),
         ("[{spent: .nan, alert: page}]", "spent is"),
         ("[{spent: 50 %, alert: page}]", "spent is '50 %'"),
         ("[{spent: 0.5, alert: page}, {spent: 0.50, alert: ticket}]", "two steps with the same"),

@@ -89,6 +89,10 @@ def test_rules_are_read(tmp_path: Path) -> None:
         ("{}", "give one of threshold, anomaly, spike, absence and gauge"),
         ("{absence: {after: 1m}, threshold: {}}", "give one of"),
         ("{threshold: {measure: x, op: gt, value: 5, over: 1m}}", "measure is 'x', expected"),
+        (
+            "{threshold: {measure: error_ratio, op: gt, value: 5, over: 5m}}",
+            "value is 5, expected a ratio such as 0.05",
+        ),
         ("{anomaly: {measure: requests, over: 5m, minEffect: 1}}", "over is '5m', expected 20m"),
     ],
 )

@@ -85,6 +85,29 @@ def test_the_example_of_the_repository_is_valid() -> None:
     assert all(slo.rules == DEFAULT_RULES and slo.scale == 1 for slo in file.slos)
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "is_unlikely"),
+    [
+        ("ttft", "500", True),
+        ("tpot", "50", True),
+        ("e2e", "30000", True),
+        ("ttft", "30", False),
+        ("e2e", "600", False),
+        ("session_e2e", "3600", False),
+    ],
+)
+def test_a_limit_that_looks_like_milliseconds_is_noted(
+    tmp_path: Path, metric: str, value: str, is_unlikely: bool
+) -> None:
+    text = GOOD.replace("metric: ttft", f"metric: {metric}").replace(
+        "      prompt_version: 2\n", ""
+    )
+    text = text.replace("value: 0.5", f"value: {value}")
+    (notes,) = [read_slo_file(write(tmp_path, text)).notes]
+    wanted = f"value is {value} seconds; for milliseconds write {float(value) / 1000:g} ("
+    assert [wanted in note for note in notes] == [True] * is_unlikely
+
+
 MISTAKES = [
     (
         "a percentage for a target",
@@ -222,6 +245,40 @@ MISTAKES = [
         "slos.yaml is not YAML: ",
     ),
     (
+        "a tab",
+        ("    metric: ttft", "\tmetric: ttft"),
+        "slos.yaml is not YAML: found character '\\t' that cannot start any token: "
+        "indent with spaces (slos.yaml:22)",
+    ),
+    (
+        "a key indented too far",
+        ("      value: 0.5", "        value: 0.5"),
+        "slos.yaml is not YAML: mapping values are not allowed here: "
+        "check the indentation here and above (slos.yaml:29)",
+    ),
+    (
+        "a key indented too little",
+        ("      value: 0.5", "     value: 0.5"),
+        "slos.yaml is not YAML: expected <block end>, but found '<block mapping start>': "
+        "check the indentation here and above (slos.yaml:29)",
+    ),
+    (
+        "two documents without a line between them",
+        ("---\n", ""),
+        "apiVersion comes twice: a line --- separates documents (slos.yaml:9)",
+    ),
+    (
+        "a fraction for a percentage",
+        ("target: 0.995", "targetPercent: 0.995"),
+        "SLO 'chat-ttft': targetPercent is 0.995, expected a percentage such as 99.5 "
+        "(slos.yaml:30)",
+    ),
+    (
+        "an expression that is none",
+        ("      model: support", "      model: {matches: '('}"),
+        "SLO 'chat-ttft': model=~\"(\": not a valid RE2 pattern: missing ): ( (slos.yaml:24)",
+    ),
+    (
         "a list where a mapping belongs",
         ("    select:\n      model: support\n      prompt_version: 2", "    select: [support]"),
         "SLO 'chat-ttft': select is a list, expected a mapping (slos.yaml:23)",
@@ -267,7 +324,7 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_slo_file(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="is not UTF-8: byte 0xff at 0"):
         read_slo_file(tmp_path / "binary.yaml")
 
 
