@@ -193,5 +193,5 @@ def test_cache_and_scorers_take_what_takes_too_long_for_private(
     monkeypatch.setattr("evenkeel.privacy.budget.ALLOWANCE_S", -1.0)
     text = "1 202 555 " * 2000
     assert PrivateText().find_personal(text) == OVER_BUDGET
-    assert pii(None, {})(text).value == 0.0
+    assert pii(None, {}).score(text).value == 0.0
     assert built_in().redact(text.encode(), RedactionTally()) == b"[over_budget]"
