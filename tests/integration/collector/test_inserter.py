@@ -75,7 +75,7 @@ settings = {**storage.insert_settings, "max_memory_usage": str(int(sys.argv[2]) 
 log = WriteAheadLog(folder / "log", "node")
 for _ in range(2):
     attributes = {"evenkeel.status": "ok", "gen_ai.request.model": "m" * 100}
-    log.append(trace_request(10_000, attributes).SerializeToString(), 10_000).result()
+    log.append(trace_request(30_000, attributes).SerializeToString(), 30_000).result()
 log.close()
 storage = dataclasses.replace(storage, insert_settings=settings)
 inserter = Inserter(log, storage, SelfMetrics(), max_memory_failures=2)
@@ -93,8 +93,8 @@ def test_a_segment_that_is_too_large_for_the_stores_memory_is_stored_in_parts(
 ) -> None:
     copy_new_store(tmp_path / "store")
     done = subprocess.run(
-        [sys.executable, "-c", TOO_LARGE, str(tmp_path), "30"],
+        [sys.executable, "-c", TOO_LARGE, str(tmp_path), "64"],
         capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
     )  # fmt: skip
     assert "stored a part of a segment" in done.stderr, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["True", "(20000,)", "(20000, 20000)"]
+    assert done.stdout.splitlines() == ["True", "(60000,)", "(60000, 60000)"]
