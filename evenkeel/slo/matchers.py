@@ -181,6 +181,12 @@ def _compile(matcher: Matcher) -> Any:
     try:
         return re2.compile(matcher.value, options)
     except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ConfigurationError(f"{matcher}: not a valid RE2 pattern: {text}") from error
+        raise ConfigurationError(
+            f"{matcher}: not a valid RE2 pattern: {pattern_reason(error)}"
+        ) from error
+
+
+def pattern_reason(error: re2.error) -> str:
+    """Return why RE2 refused a pattern, which it may say in bytes."""
+    reason = error.args[0] if error.args else error
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import re2
 
+from evenkeel.slo.matchers import pattern_reason
+
 LEAST_STATUS, MOST_STATUS = 100, 599
 # Only the page Explore filters by these columns.
 EXPLORED = ("route", "engine")
@@ -65,8 +67,7 @@ class Filter:
         try:
             re2.compile(self.pattern, options)
         except re2.error as error:
-            reason = error.args[0] if error.args else error
-            reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+            reason = pattern_reason(error)
             raise ValueError(f"{self.column}: not a pattern the store accepts: {reason}") from error
 
     def __str__(self) -> str:
