@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -21,6 +22,9 @@ from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
+# Like a value that could not be measured: the verdict is not where it was wanted.
+EXIT_UNWRITTEN = 3
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # 128 + SIGPIPE, as shells report it.
 EXIT_NO_READER = 141
 _MOST_FLAGS_LISTED = 8
@@ -137,6 +141,11 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            what = f"{error.filename or 'the output'} cannot be written: {error.strerror}"
+            print(for_terminal(f"evenkeel: {what}"), file=sys.stderr)
+            _drop_output()
+            return EXIT_UNWRITTEN
         # Never Python's own exit code of 1, which would mean a regression.
         for line in traceback.format_exc().splitlines():
             print(for_terminal(line), file=sys.stderr)
@@ -154,10 +163,14 @@ def _end_without_reader() -> int:
 
     It is that of any program in a pipe, not 0 or 1: nobody has seen the verdict.
     """
-    with suppress(OSError, ValueError):
-        # What is left to write would fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     return EXIT_NO_READER
+
+
+def _drop_output() -> None:
+    """Drop what is left to write, which would fail again at exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def duration_argument(text: str) -> float:

@@ -136,6 +136,7 @@ EVAL_NUM_PAIRS = "evenkeel.eval.num_pairs"
 EVAL_RUN_VERDICT = "evenkeel.eval.run_verdict"
 EVAL_BASELINE_TEXT = "evenkeel.eval.baseline_text"
 EVAL_CANDIDATE_TEXT = "evenkeel.eval.candidate_text"
+EVAL_OTHER_CHANGES = "evenkeel.eval.other_changes"
 
 # On a span that the collector made of a log event: the event's name.
 FROM_EVENT = "evenkeel.from_event"

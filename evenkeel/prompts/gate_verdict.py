@@ -24,6 +24,8 @@ class JudgedRun:
             a single text.
         candidate: The version of the candidate text.
         remark: The reason for the verdict, in one line; "" if unknown.
+        other_changes: What the sides differed in besides the text, such as "model, sampling"; ""
+            if nothing.
     """
 
     run_id: str
@@ -31,6 +33,7 @@ class JudgedRun:
     baseline: str | None
     candidate: str | None
     remark: str = ""
+    other_changes: str = ""
 
     @property
     def is_passed(self) -> bool:
@@ -72,7 +75,8 @@ def read_stored_run(run_id: str, row: Mapping[str, Any]) -> JudgedRun:
     if verdict is None:
         remark = "its gates are stored without the verdict of the whole run; run it again"
         return JudgedRun(run_id, "", baseline, candidate, remark)
-    return JudgedRun(run_id, verdict, baseline, candidate)
+    others = ", ".join(row["other_changes"])
+    return JudgedRun(run_id, verdict, baseline, candidate, other_changes=others)
 
 
 def _only(texts: Sequence[str]) -> str | None:

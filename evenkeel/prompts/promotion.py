@@ -117,7 +117,8 @@ def promote(registry: PromptRegistry, wanted: Promotion, now_ns: int) -> LabelMo
     A label that already points at the text is left unchanged, as is its history.
 
     Raises:
-        ConfigurationError: If promotion is frozen, the run had other texts, or there is neither a
+        ConfigurationError: If promotion is frozen, the run had other texts or compared more than
+            the texts, or there is neither a
             run nor a reason.
         RegressionError: If the run regressed.
         CannotMeasureError: If the run was inconclusive.
@@ -166,6 +167,11 @@ def _check_texts(run: JudgedRun, prompt: PromptVersion, current: str | None) -> 
     if run.candidate != prompt.version:
         raise ConfigurationError(
             f"run {run.run_id} evaluated a candidate other than {prompt.label}"
+        )
+    if run.other_changes:
+        raise ConfigurationError(
+            f"run {run.run_id} compared more than the text: its sides also differ in "
+            f"{run.other_changes}; run it with those alike, or give a reason instead"
         )
     if current is not None and run.baseline != current:
         raise ConfigurationError(

@@ -25,7 +25,7 @@ NAMES = MappingProxyType(
         "decode.others": "other requests' decoding",
         "preemption": "preemption and recomputation",
         "speculation": "rejected draft tokens",
-        "host.gap": "an idle engine",
+        "host.gap": "gaps between engine steps",
         "host.output": "detokenizing and delivery",
         "unobserved": "unrecorded time",
     }

@@ -43,6 +43,7 @@ class Case(NamedTuple):
         right: Share of right answers of the candidate; the baseline has all right.
         num_pairs: How many.
         unscored: Answers of the candidate that never came.
+        model: The candidate's; the baseline's is "m".
         code: Exit code of the command.
     """
 
@@ -50,6 +51,7 @@ class Case(NamedTuple):
     num_pairs: int = 200
     unscored: int = 0
     broken: tuple[str, ...] = ()
+    model: str = "m"
     baseline: str = OLD
     candidate: str = NEW
     code: int = 0
@@ -62,6 +64,7 @@ CASES = {
     "too few pairs": Case(num_pairs=5, code=3),
     "too many answers are missing": Case(num_pairs=400, unscored=40, code=3),
     "another candidate": Case(candidate=OTHER, code=2),
+    "another model": Case(model="larger", code=2),
     "another baseline": Case(baseline=OTHER, code=2),
 }
 
@@ -148,14 +151,18 @@ def stored(run: Outcome) -> Mapping[str, Any]:
         "run_verdicts": list({gate[spans.EVAL_RUN_VERDICT] for gate in gates}),
         "baseline_texts": list({gate[spans.EVAL_BASELINE_TEXT] for gate in gates}),
         "candidate_texts": list({gate[spans.EVAL_CANDIDATE_TEXT] for gate in gates}),
+        "other_changes": list({gate[spans.EVAL_OTHER_CHANGES] for gate in gates} - {""}),
     }
 
 
 def outcome_of(case: Case) -> Outcome:
     pairs = [pair_of(i, case) for i in range(case.num_pairs)]
     sides = {
-        letter: Side(letter, "http://h", "m", "support", "as people call it", system, {})
-        for letter, system in (("A", case.baseline), ("B", case.candidate))
+        letter: Side(letter, f"http://{letter}", model, "support", "as people call it", system, {})
+        for letter, model, system in (
+            ("A", "m", case.baseline),
+            ("B", case.model, case.candidate),
+        )
     }
     return finish(pairs, GATES, allows_inconclusive=True, broken_items=case.broken, sides=sides)
 

@@ -7,6 +7,8 @@ SELECT
     groupUniqArrayIf(attributes['evenkeel.eval.baseline_text'],
         attributes['evenkeel.eval.baseline_text'] != '') AS baseline_texts,
     groupUniqArrayIf(attributes['evenkeel.eval.candidate_text'],
-        attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts
+        attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts,
+    groupUniqArrayIf(attributes['evenkeel.eval.other_changes'],
+        attributes['evenkeel.eval.other_changes'] != '') AS other_changes
 FROM evenkeel.eval_results
 WHERE kind = 'gate' AND run_id = {run_id:String} AND attributes['evenkeel.tenant'] = ''

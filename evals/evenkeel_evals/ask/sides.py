@@ -81,6 +81,15 @@ class Side:
         return [{"role": "system", "content": self.system}, *rest]
 
 
+def other_changes(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
+    """Return what two sides, as dicts of their fields, differ in besides the prompt.
+
+    Names and addresses of servers do not count. "" if the prompt is all that differs.
+    """
+    changed = ("model", "sampling", "serve")
+    return ", ".join(name for name in changed if baseline[name] != candidate[name])
+
+
 class _Prompt(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str = "default"

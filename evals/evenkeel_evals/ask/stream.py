@@ -9,6 +9,9 @@ from typing import Any
 
 NS_PER_S = 1_000_000_000
 BROKE_OFF = "the stream ended before the answer was complete"
+NOT_A_STREAM = "the server did not stream: it sent {start!r} instead of server-sent events"
+# The fields of an event, and its comments. Anything else is no stream of events.
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 # CRLF ends two lines, the second one empty; empty lines are ignored.
 _LINE_END = re.compile(rb"[\r\n]")
 
@@ -26,9 +29,11 @@ class StreamedAnswer:
         self._fed_ns = sent_ns
         self._parts: list[str] = []
         self._num_pieces = 0
+        self._num_events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
         self._error: str | None = None
+        self._stray: bytes | None = None
         self.finish_reason: str | None = None
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
@@ -68,22 +73,30 @@ class StreamedAnswer:
             return
         *lines, self._buffer = _LINE_END.split(self._buffer)
         for line in lines:
-            if line.startswith(b"data:"):
-                self._take(line[5:].strip(), now_ns)
+            self._take_line(line, now_ns)
 
     def end(self) -> None:
         """Process the last line of the finished stream if only its line end is missing."""
         line, self._buffer = self._buffer, b""
-        if line.startswith(b"data:") and _is_json(line[5:]):
-            self._take(line[5:].strip(), self._fed_ns)
+        if not line.startswith(b"data:") or _is_json(line[5:]):
+            self._take_line(line, self._fed_ns)
 
     def problem(self) -> str | None:
         """Return why the finished stream's answer is unusable; None if it is usable."""
         if self._error is not None:
             return self._error
-        if self.finish_reason is None:
-            return BROKE_OFF
-        return None
+        if self.finish_reason is not None:
+            return None
+        if self._stray is not None and not self._num_events:
+            return NOT_A_STREAM.format(start=self._stray[:60])
+        return BROKE_OFF
+
+    def _take_line(self, line: bytes, now_ns: int) -> None:
+        if line.startswith(b"data:"):
+            self._num_events += 1
+            self._take(line[5:].strip(), now_ns)
+        elif self._stray is None and line.strip() and not line.startswith(_FIELDS):
+            self._stray = line.strip()
 
     def _take(self, payload: bytes, now_ns: int) -> None:
         if payload == b"[DONE]":

@@ -77,6 +77,7 @@ class GatePlan:
         pairs_needed: Pairs from which both are possible; None if no number is enough.
         noise_floor: Noise floor of runs without a change, if it was measured.
         margin: The gate's tolerance.
+        unit: Of a loss as a percentage: points of accuracy, or % of the baseline.
         assumption: The assumption behind the figures.
     """
 
@@ -89,6 +90,7 @@ class GatePlan:
     pairs_needed: int | None
     noise_floor: float | None
     margin: float
+    unit: str
     assumption: str
 
     @property
@@ -114,9 +116,10 @@ class GatePlan:
                 f"better; {needed}"
             )
         if self.is_below_noise:
+            floor = f"{(self.noise_floor or 0) * 100:.1f} {self.unit}"
             return (
-                f"{self.gate} is below the noise floor of {(self.noise_floor or 0) * 100:.1f} % "
-                f"with {self.num_pairs} pairs; use a wider margin or more pairs"
+                f"{self.gate} is below the noise floor of {floor} with {self.num_pairs} pairs; "
+                "use a wider margin or more pairs"
             )
         return None
 
@@ -125,7 +128,7 @@ class GatePlan:
         loss = (
             "nothing"
             if self.smallest_loss is None
-            else f"losses of {self.smallest_loss * 100:.1f} % or more"
+            else f"losses of {self.smallest_loss * 100:.1f} {self.unit} or more"
         )
         if self.pairs_to_pass is None:
             passing = "no number of pairs shows that an unchanged candidate is within a margin of 0"
@@ -202,6 +205,7 @@ def _plan_accuracy(gate: AccuracyGate, n: int, assumed: Assumptions, num_gates: 
         pairs_needed=None if to_pass is None else max(to_pass, to_fail),
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
+        unit="points",
         assumption=f"if the judge decides {discordance:.0%} of the pairs"
         if is_preference
         else f"{_source(assumed)}{discordance * 100:.3g}% of the answers change",
@@ -250,6 +254,7 @@ def _plan_ratio(
         pairs_needed=minimum if gate.margin > 0 else None,
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
+        unit="%",
         assumption=assumption,
     )
 

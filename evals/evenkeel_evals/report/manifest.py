@@ -13,6 +13,7 @@ from typing import Any
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
+from evenkeel_evals.ask.sides import other_changes
 from evenkeel_evals.judge.outcome import Outcome
 
 # Packages that can change a number in a verdict.
@@ -81,6 +82,7 @@ def read_judged_run(folder: Path) -> JudgedRun:
     try:
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        sides = manifest["sides"]
         is_same_run = manifest["run_id"] == run["run_id"]
         judged = JudgedRun(
             run_id=str(run["run_id"]),
@@ -88,6 +90,7 @@ def read_judged_run(folder: Path) -> JudgedRun:
             baseline=_version_of(manifest["prompts"]["baseline"]),
             candidate=_version_of(manifest["prompts"]["candidate"]),
             remark=str(run["headline"]),
+            other_changes=other_changes(sides["baseline"], sides["candidate"]),
         )
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import httpx
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -23,6 +23,7 @@ from evenkeel.secret_text import hide_password
 from evenkeel.settings import read_otel
 from evenkeel.spans import AttributeValue
 from evenkeel_evals.ask.answers import Answer
+from evenkeel_evals.ask.sides import other_changes
 from evenkeel_evals.judge.outcome import Outcome
 
 SPANS_A_BATCH = 512
@@ -105,6 +106,7 @@ def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
     # Ids derive from the run: spans sent again after a crash are the same spans.
     trace_id, now = _id_of(outcome.run_id, 16), time.time_ns()
     texts = {letter: digest(side.system or "") for letter, side in outcome.sides.items()}
+    others = other_changes(*(asdict(outcome.sides[letter]) for letter in "AB"))
     for result in outcome.results:
         effect = result.effect
         attributes: dict[str, AttributeValue | None] = {
@@ -123,6 +125,7 @@ def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
             spans.EVAL_RUN_VERDICT: outcome.decision.verdict,
             spans.EVAL_BASELINE_TEXT: texts["A"],
             spans.EVAL_CANDIDATE_TEXT: texts["B"],
+            spans.EVAL_OTHER_CHANGES: others,
         }
         yield make_span(
             spans.SPAN_EVALUATION_RUN,

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -125,9 +126,29 @@ def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[s
     assert last.startswith("evenkeel: internal error: AttributeError: 'list' object has no")
 
 
-@pytest.mark.parametrize("show", ["print('regressed')", "Console().print('regressed')"])
+VERDICTS = pytest.mark.parametrize("show", ["print('regressed')", "Console().print('regressed')"])
+
+
+@VERDICTS
 @pytest.mark.parametrize("is_buffered", [True, False])
 def test_a_verdict_that_nobody_reads_is_no_verdict(show: str, is_buffered: bool) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = print_verdict(show, writer, is_buffered)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@VERDICTS
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_a_verdict_that_a_full_disk_refuses_is_one_line(show: str, is_buffered: bool) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = print_verdict(show, full.fileno(), is_buffered)
+    line = b"evenkeel: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (3, line)
+
+
+def print_verdict(show: str, stdout: int, is_buffered: bool) -> subprocess.CompletedProcess[bytes]:
     code = f"""if True:
         import sys
         from rich.console import Console
@@ -138,18 +159,14 @@ def test_a_verdict_that_nobody_reads_is_no_verdict(show: str, is_buffered: bool)
         show = Command("show", "", lambda parser: parser.set_defaults(run=run))
         sys.exit(main(["show"], [show]))
     """
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *([] if is_buffered else ["-u"]), "-c", code],
-        stdout=writer,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         check=False,
     )
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

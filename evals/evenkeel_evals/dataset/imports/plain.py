@@ -51,6 +51,7 @@ REFERENCE_KEYS = (
     "response",
 )
 CHOICE_KEYS = ("choices", "options", "endings")
+DELIMITERS = (",", ";", "\t")
 RIGHT_KEYS = ("answer", "target", "answerKey", "label", "gold", "correct_answer")
 
 
@@ -60,13 +61,17 @@ def from_csv(path: Path) -> ImportSource:
 
 
 def csv_entries(path: Path) -> Iterator[ImportEntry]:
-    """Yield the rows of a table, without empty cells.
+    """Yield the rows of a table, without empty cells; a comma, semicolon or tab divides them.
 
     Raises:
         ConfigurationError: If it is not CSV.
     """
     csv.field_size_limit(MAX_FILE_BYTES)
-    reader = csv.DictReader(io.StringIO(read_utf8(path), newline=""))
+    text = read_utf8(path)
+    header = text.partition("\n")[0]
+    # Spreadsheets divide by the semicolon where the comma is the decimal mark.
+    delimiter = max(DELIMITERS, key=header.count)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             cells = {k: v for k, v in row.items() if k and isinstance(v, str) and v != ""}

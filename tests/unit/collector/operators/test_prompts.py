@@ -36,6 +36,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "candidate_texts": [digest(NEW)],
         "num_gates": 1,
         "run_verdicts": ["no worse"],
+        "other_changes": [],
     } | changes
 
 
@@ -61,6 +62,7 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
         pytest.param({"run_verdicts": []}, "run it again", id="of an earlier version"),
         pytest.param({"num_gates": 0}, "it has no gate", id="no gate"),
         pytest.param({"candidate_texts": ["0123456789ab"]}, "other than", id="other than"),
+        pytest.param({"other_changes": ["model, sampling"]}, "model, sampling", id="more"),
         pytest.param({"candidate_texts": []}, "other than", id="no such run"),
         pytest.param({"baseline_texts": ["0123456789ab"]}, "in use", id="another baseline"),
     ],

@@ -133,12 +133,17 @@ def test_carriage_returns_are_line_ends_too() -> None:
             "out of memory",
         ),
         (event("{broken"), "not JSON"),
+        (b'{"choices": [{"message": {"content": "42"}}]}', "did not stream: it sent b'{"),
+        (b"<html>\n<body>", "did not stream: it sent b'<html>'"),
+        (b": a comment\n\nevent: ping\nid: 1\nretry: 3\n", "ended before"),
+        (delta("half") + b"oops\n", "ended before"),
         (event("[1]"), "not an object"),
     ],
 )
 def test_a_stream_that_breaks_says_why(stream: bytes, problem: str) -> None:
     answer = StreamedAnswer(0)
     answer.feed(stream, 1)
+    answer.end()
     assert problem in (answer.problem() or "")
     assert "\n" not in (answer.problem() or "")
 

@@ -13,7 +13,7 @@ from evenkeel_evals.stats.verdict import Verdict
 def test_two_hundred_items_cannot_hold_a_margin_of_one_point() -> None:
     (line,) = plan_gates(parse_gates("accuracy>=-1%"), 200)
     text = line.describe()
-    assert "200 pairs can detect losses of 6.4 % or more" in text
+    assert "200 pairs can detect losses of 6.4 points or more" in text
     assert "takes about 6,183 pairs" in text
     assert "if 10% of the answers change" in text
 

@@ -68,6 +68,13 @@ def test_csv_and_jsonl_take_the_usual_names(tmp_path: Path) -> None:
     assert problems == ("t.jsonl:2: its question is empty",)
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_from_spreadsheets(delimiter: str, tmp_path: Path) -> None:
+    table = 'id|question|expected\nq1|"Open; when?"|"9, to 5"\n'.replace("|", delimiter)
+    (row,) = read("csv", "t.csv", table, tmp_path).rows
+    assert (row["messages"][0]["content"], row["reference"]) == ("Open; when?", "9, to 5")
+
+
 def test_openai_evals(tmp_path: Path) -> None:
     sample = {
         "input": [{"role": "system", "content": "Short."}, {"role": "user", "content": "Capital?"}],
