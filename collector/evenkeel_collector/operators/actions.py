@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -32,6 +33,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 _LONGEST_SILENCE_S = 30 * 86_400
 _LATEST_BEGIN_S = 366 * 86_400
 _USUAL_DURATION = "1h"
+_HEX_PATTERN = re.compile(r"\^\[0-9a-f\]\{(\d+)\}\$")
 
 
 class Order(BaseModel):
@@ -240,8 +242,17 @@ def read_model(model: type[M], said: Mapping[str, object]) -> M:
 
 def first_mistake(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return Pydantic's first error as one line that names the field."""
-    where = ".".join(str(part) for part in errors[0]["loc"])
-    return f"{where or 'body'}: {errors[0]['msg']}"
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"]) or "body"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a known field"
+    if first["type"] == "string_pattern_mismatch":
+        digits = _HEX_PATTERN.fullmatch(first["ctx"]["pattern"])
+        if digits is not None:
+            return f"{where} is not {digits[1]} lower-case hex digits"
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:

@@ -89,10 +89,10 @@ def test_an_action_is_done_and_written_down(
 @pytest.mark.parametrize(
     ("method", "path", "content", "status", "detail"),
     [
-        ("POST", "/api/silence", b"{}", 400, "by: Field required"),
+        ("POST", "/api/silence", b"{}", 400, "by is missing"),
         ("POST", "/api/silence", b"{", 400, "JSON"),
         ("POST", "/api/silence", b"[" * 60_000, 400, "parsing the body"),
-        ("POST", "/api/silence", b'{"by": "ann", "mood": 1}', 400, "mood: Extra inputs"),
+        ("POST", "/api/silence", b'{"by": "ann", "mood": 1}', 400, "mood is not a known field"),
         ("POST", "/api/silence", b" " * (1 << 20), 413, "larger than 65536 bytes"),
         ("POST", "/api/revoke", b'{"by": "ann", "id": "x"}', 400, "no correction 'x' is in force"),
         ("POST", "/api/correct", b'{"by": "ann", "begin": "2026-01-01", "end": "9999-12-31",'
@@ -101,7 +101,7 @@ def test_an_action_is_done_and_written_down(
         ("GET", "/api/silence", b"", 405, "does not support GET"),
         ("PUT", "/api/alerts", b"", 405, "does not support PUT"),
         ("GET", "/api/report?from=2020&to=2021", b"", 400, "2020"),
-        ("GET", "/api/report", b"", 400, "from: Field required"),
+        ("GET", "/api/report", b"", 400, "from is missing"),
     ],
 )  # fmt: skip
 def test_an_error_is_a_problem_document(

@@ -17,15 +17,15 @@ def read(**fields: object) -> Feedback:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        pytest.param({"trace_id": "xyz", "score": 1}, "trace_id", id="no trace id"),
-        pytest.param({"trace_id": "0" * 32, "score": 1}, "trace_id", id="trace of zeros"),
+        pytest.param({"trace_id": "xyz", "score": 1}, "trace_id is not 32 lower", id="no id"),
+        pytest.param({"trace_id": "0" * 32, "score": 1}, "trace_id: an id of", id="zeros"),
         pytest.param({"score": 1.1}, "score", id="score above 1"),
         pytest.param({"score": "good"}, "score", id="score in words"),
-        pytest.param({}, "at least one", id="nothing said"),
+        pytest.param({}, "^body: give at least one", id="nothing said"),
         pytest.param({"comment": "  "}, "comment", id="empty comment"),
-        pytest.param({"score": 1, "mood": "fine"}, "mood", id="unknown field"),
+        pytest.param({"score": 1, "mood": "fine"}, "mood is not a known field", id="unknown field"),
         pytest.param({"comment": "x" * 8193}, "comment", id="long comment"),
-        pytest.param({"score": 1, "span_id": "12"}, "span_id", id="half a span id"),
+        pytest.param({"score": 1, "span_id": "12"}, "span_id is not 16 lower", id="half an id"),
     ],
 )
 def test_what_is_no_feedback_is_refused_by_name(fields: dict[str, object], complaint: str) -> None:
