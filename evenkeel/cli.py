@@ -141,11 +141,12 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            what = f"{error.filename or 'the output'} cannot be written: {error.strerror}"
+        problem = _problem_outside(error, words)
+        if problem is not None:
+            what, code = problem
             print(for_terminal(f"evenkeel: {what}"), file=sys.stderr)
             _drop_output()
-            return EXIT_UNWRITTEN
+            return code
         # Never Python's own exit code of 1, which would mean a regression.
         for line in traceback.format_exc().splitlines():
             print(for_terminal(line), file=sys.stderr)
@@ -156,6 +157,25 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
             file=sys.stderr,
         )
         return EXIT_INTERNAL
+
+
+def _problem_outside(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
+    """Return a line and an exit code for an error that is no fault of ours, or None.
+
+    Commands name the flag of a file that they cannot read. Here are those that nobody expects: a
+    folder that may not be entered, a name that is too long, a full disk.
+    """
+    if isinstance(error, OSError):
+        if error.filename is not None:
+            place = os.fsdecode(error.filename)[:200]
+            return f"{place} cannot be used: {error.strerror}", ConfigurationError.exit_code
+        if error.errno in _NO_ROOM:
+            return f"the output cannot be written: {error.strerror}", EXIT_UNWRITTEN
+    if isinstance(error, UnicodeEncodeError):
+        for word in words:
+            if any("\udc80" <= char <= "\udcff" for char in word):
+                return f"an argument is not UTF-8: {word!r:.200}", ConfigurationError.exit_code
+    return None
 
 
 def _end_without_reader() -> int:

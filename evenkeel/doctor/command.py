@@ -166,7 +166,7 @@ def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
         url = f"http://{host}:{port + port_offset}{path}"
         try:
             code = httpx.get(url, timeout=_PATIENCE_S).status_code
-        except httpx.TransportError:
+        except (httpx.TransportError, httpx.InvalidURL, UnicodeError):
             advice = f"start it with: evenkeel {command}"
             yield CheckResult(part, CheckStatus.OFF, f"nothing answers at {url}", advice)
             continue

@@ -4,6 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -124,6 +125,24 @@ def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[s
     assert main(["do"], [raising(AttributeError("'list' object has no attribute 'get'"))]) == 3
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("evenkeel: internal error: AttributeError: 'list' object has no")
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "line"),
+    [
+        (["do"], PermissionError(13, "Permission denied", "/closed/slos.yaml"),
+         "/closed/slos.yaml cannot be used: Permission denied"),
+        (["do"], OSError(36, "File name too long", b"x" * 9_999),
+         f"{'x' * 200} cannot be used: File name too long"),
+        (["do", "--name=\udcff"], UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not"),
+         r"an argument is not UTF-8: '--name=\udcff'"),
+    ],
+)  # fmt: skip
+def test_an_error_outside_is_no_internal_one(
+    words: list[str], error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words, [replace(raising(error), passes_unknown_flags=True)]) == 2
+    assert capsys.readouterr().err == f"evenkeel: {line}\n"
 
 
 VERDICTS = pytest.mark.parametrize("show", ["print('regressed')", "Console().print('regressed')"])
