@@ -112,6 +112,29 @@ def test_half_open_connections_of_grpc_stop_nobody(crowded: CollectorProcess) ->
         export(body, wait_for_ready=True, timeout=120)
 
 
+def test_one_address_gets_half_of_grpcs_connections(tmp_path: Path) -> None:
+    # What a client begins with (RFC 9113): the preface and an empty SETTINGS frame.
+    start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    with running_collector(tmp_path, ("--max-connections", "16")) as collector:
+        port = urlsplit(collector.grpc_url).port
+        with (
+            socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) as other,
+            connections(collector.grpc_url, 12, start),
+        ):
+            other.sendall(start)
+            closed = 'evenkeel_collector_connections_closed_total{port="grpc",reason="room"}'
+            wait_for(lambda: metric(collector, closed) == 4)
+            assert metric(collector, 'evenkeel_collector_connections{port="grpc"}') > 0
+            with grpc.insecure_channel(urlsplit(collector.grpc_url).netloc) as channel:
+                path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+                body = trace_request(service="busy").SerializeToString()
+                channel.unary_unary(path)(body, wait_for_ready=True, timeout=120)
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                while other.recv(4096):
+                    pass
+
+
 def test_the_log_gets_a_descriptor_while_every_connection_is_taken(
     crowded: CollectorProcess,
 ) -> None:

@@ -35,6 +35,7 @@ from evenkeel_collector.ports.connections import (
     connections_per_port,
     raise_descriptor_limit,
 )
+from evenkeel_collector.ports.grpc_connections import GrpcConnections
 from evenkeel_collector.ports.hosts import KnownHosts
 from evenkeel_collector.ports.memory_budget import MemoryBudget
 from evenkeel_collector.ports.server import HttpServer, listen
@@ -227,6 +228,9 @@ async def run(
 
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
+        grpc_connections = GrpcConnections(grpc_port, max_connections, metrics)
+        sharing = asyncio.create_task(grpc_connections.follow())
+        stack.callback(sharing.cancel)
         hosts = KnownHosts(settings.host, settings.allowed_hosts)
         api = build_api(OperatorService(context, intake), hosts)
         app = OtlpHttpApp(intake, settings.max_http_body_bytes, readiness.why_not, api)

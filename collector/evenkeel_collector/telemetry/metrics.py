@@ -86,7 +86,7 @@ class SelfMetrics:
         """Declare the metrics of connections, queries and access."""
         self.connections = Gauge(
             "evenkeel_collector_connections",
-            "Open connections of an HTTP port.",
+            "Open connections of a port.",
             ["port"],
             registry=self.registry,
         )
