@@ -206,9 +206,20 @@ class AlertBook(Outbox):
         return ended.rowcount > 0
 
     def forget_before(self, time_ns: int) -> None:
-        """Delete notifications, stored transitions and silences that ended before this time."""
+        """Delete what ended before this time: alerts, notifications, transitions and silences.
+
+        Of an alert that still fires, the first notifications stay, and who acknowledged it: without
+        them, the next start would send it again.
+        """
+        firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
+        is_over = alerts.c.state.in_([State.INACTIVE, State.RESOLVED])
+        is_needed = outbox.c.alert_id.in_(firing) & ~outbox.c.is_repetition
         over: tuple[Executable, ...] = (
-            delete(outbox).where(~IS_WAITING, outbox.c.ended_ns < time_ns),
+            delete(outbox).where(~IS_WAITING, outbox.c.ended_ns < time_ns, ~is_needed),
+            delete(acknowledgements).where(
+                acknowledgements.c.time_ns < time_ns, acknowledgements.c.alert_id.not_in(firing)
+            ),
+            delete(alerts).where(is_over, alerts.c.last_held_ns < time_ns),
             delete(transitions).where(transitions.c.is_stored, transitions.c.time_ns < time_ns),
             delete(silences).where(silences.c.until_ns < time_ns),
         )
