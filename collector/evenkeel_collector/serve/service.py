@@ -260,6 +260,7 @@ def _make_context(
         metrics=prepared.metrics.registry,
         use_slos=partial(_follow_slos, storage, prepared.pipeline),
         prompts_dir=settings.prompts_dir,
+        retention=prepared.retention,
     )
 
 

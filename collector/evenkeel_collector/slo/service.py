@@ -27,6 +27,7 @@ from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.gathering import Gatherer
 from evenkeel_collector.slo.metrics import SloMetrics
+from evenkeel_collector.slo.short_history import short_histories
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.watch import Heartbeat, watch
 
@@ -104,10 +105,12 @@ class SloService:
         )
 
     def _warn_of_lacks(self) -> None:
-        """Warn at start about problems that would otherwise surface only during an incident."""
+        """Warn about problems that would otherwise surface only during an incident."""
         steps = [step for slo in self._file.current.slos for step in slo.budget_policy]
         if self._context.prompts_dir is None and any(s.freezes_promotions for s in steps):
             logger.warning("cannot freeze prompt promotions: --prompts-dir is not set")
+        for note in short_histories(self._file.current.slos, self._context.retention):
+            logger.warning("%s", note)
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
