@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -157,13 +157,7 @@ class AlertEngine:
         """
         self._take_evidence(now_ns)
         silences = self._book.silences(now_ns)
-        burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
-        burning += [
-            _identity(alert.slo, alert.severity, alert.details.labels)
-            for alert in self._alerts.values()
-            if alert.life.state is State.FIRING
-        ]
-        inhibitor = Inhibitor(self._inhibitions, burning)
+        inhibitor = Inhibitor(self._inhibitions, self._firing_labels(conditions, now_ns))
         updates = []
         for condition in conditions:
             labels = _identity(condition.slo, condition.severity, condition.labels)
@@ -184,6 +178,22 @@ class AlertEngine:
         transitions = self._commit(updates, now_ns)
         self._request_evidence(conditions)
         return transitions
+
+    def _firing_labels(
+        self, conditions: Sequence[Condition], now_ns: int
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the labels of the alerts that fire, and of those that begin to fire now."""
+        for alert in self._alerts.values():
+            if alert.life.state is State.FIRING:
+                yield _identity(alert.slo, alert.severity, alert.details.labels)
+        for condition in conditions:
+            life = self._alert_of(condition).life
+            if condition.holds and step(life, True, now_ns, condition.delays).state is State.FIRING:
+                yield _identity(condition.slo, condition.severity, condition.labels)
+
+    def _alert_of(self, condition: Condition) -> Alert:
+        key = (condition.slo, condition.severity)
+        return self._alerts.get(key) or Alert(*key, Life())
 
     def _take_evidence(self, now_ns: int) -> None:
         """Add newly gathered evidence to the alerts; the book already has it."""
@@ -251,9 +261,10 @@ class AlertEngine:
         now_ns: int,
         is_withheld: bool,
     ) -> Update | None:
-        key = (condition.slo, condition.severity)
-        alert = self._alerts.get(key) or Alert(*key, Life())
-        life = step(alert.life, bool(condition.holds), now_ns, condition.delays)
+        alert = self._alert_of(condition)
+        life = alert.life
+        if condition.holds is not None:
+            life = step(life, condition.holds, now_ns, condition.delays)
         if life.state is alert.life.state:
             return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:

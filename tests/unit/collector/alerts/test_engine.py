@@ -264,3 +264,18 @@ def test_what_cannot_be_told_changes_nothing(book: AlertBook) -> None:
     assert engine.observe([condition(holds=None)], RECEIVERS, NOW + S) == []
     (alert,) = book.alerts()
     assert alert.life.state is State.FIRING
+
+
+def test_an_alert_that_is_only_pending_withholds_nothing(book: AlertBook) -> None:
+    """Nobody is told of it yet, and maybe never."""
+    engine = AlertEngine(book)
+    engine.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    pending = condition(pending_s=10)
+    engine.observe([pending, condition(severity="ticket")], RECEIVERS[:1], NOW)
+    assert [n.alerts[0].labels["severity"] for n in waiting(book)] == ["ticket"]
+    # With the page come no other tickets, from the moment that it fires.
+    rule = condition(slo="chat", severity="ticket", pending_s=10)
+    rule = replace(rule, slo="chat/other")
+    engine.observe([pending, rule], RECEIVERS[:1], NOW + S)
+    engine.observe([pending, rule], RECEIVERS[:1], NOW + 11 * S)
+    assert [n.alerts[0].labels["severity"] for n in waiting(book)] == ["page"]
