@@ -165,8 +165,6 @@ class AlertEngine:
                 silences, condition.slo, labels, now_ns
             ) or inhibitor.withholds(labels)
             self._record_withheld((condition.slo, condition.severity), is_withheld)
-            if condition.holds is None:
-                continue
             try:
                 update = self._step(condition, receivers, now_ns, is_withheld)
             except Exception:

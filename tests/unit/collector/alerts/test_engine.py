@@ -279,3 +279,16 @@ def test_an_alert_that_is_only_pending_withholds_nothing(book: AlertBook) -> Non
     engine.observe([pending, rule], RECEIVERS[:1], NOW + S)
     engine.observe([pending, rule], RECEIVERS[:1], NOW + 11 * S)
     assert [n.alerts[0].labels["severity"] for n in waiting(book)] == ["page"]
+
+
+def test_the_end_of_a_silence_tells_of_what_can_no_longer_be_judged(book: AlertBook) -> None:
+    """The service broke during maintenance, and its callers have left."""
+    engine = AlertEngine(book)
+    book.add_silence(Silence("s1", "chat", 0, 10 * S, "maintenance"))
+    engine.observe([condition()], RECEIVERS[:1], 5 * S)
+    engine.observe([condition(None)], RECEIVERS[:1], 9 * S)
+    assert waiting(book) == []
+    engine.observe([condition(None), condition(None, slo="quiet")], RECEIVERS[:1], 11 * S)
+    assert [(n.status, n.alerts[0].labels["slo"]) for n in waiting(book)] == [("firing", "chat")]
+    engine.observe([condition(False)], RECEIVERS[:1], 12 * S)
+    assert [n.status for n in waiting(book)] == ["resolved"]
