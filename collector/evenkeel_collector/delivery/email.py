@@ -55,7 +55,7 @@ def send_email(
     cut_off.start()
     try:
         with server:
-            server.connect(target.address, target.port or (465 if parts.scheme == "smtps" else 25))
+            _connect(server, target, 465 if parts.scheme == "smtps" else 25)
             server.ehlo()
             if parts.scheme == "smtp" and server.has_extn("starttls"):
                 server.starttls(context=context)
@@ -65,6 +65,21 @@ def send_email(
             server.send_message(make_email(receiver, notification))
     finally:
         cut_off.cancel()
+
+
+def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:
+    port, timeout_s = target.port or usual_port, server.timeout
+    *others, last = target.addresses
+    for address in others:
+        # Many names have an address of a family that does not get through, or is not even refused.
+        server.timeout = timeout_s / 3
+        with suppress(OSError):
+            server.connect(address, port)
+            if server.sock is not None:
+                server.sock.settimeout(timeout_s)
+            return
+        server.timeout = timeout_s
+    server.connect(last, port)
 
 
 def _cut_off(server: smtplib.SMTP) -> None:
