@@ -105,6 +105,11 @@ class Evaluator:
         return self._file.slos
 
     @property
+    def unknown_definitions(self) -> frozenset[str]:
+        """The grouped definitions whose groups could not be read since the start."""
+        return self._groups.unknown
+
+    @property
     def groups_left_out(self) -> Mapping[str, int]:
         """The number of groups per definition that are not evaluated because there are too many."""
         return self._groups.left_out

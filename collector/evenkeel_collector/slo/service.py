@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +15,6 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.model import Slo
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.series import SloStatus
 from evenkeel.watched_file import WatchedFile
@@ -175,7 +174,7 @@ class SloService:
                     self._metrics.show_cohorts(evaluator.num_cohorts)
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
-                    self._freeze_promotions(evaluator.slos, verdicts, now_ns)
+                    self._freeze_promotions(evaluator, verdicts, now_ns)
                 except (EvenkeelError, SQLAlchemyError) as error:
                     failures.record(error)
                 if failures.num_errors == num_before and failures.clear():
@@ -191,7 +190,7 @@ class SloService:
             client.close()
 
     def _freeze_promotions(
-        self, slos: Sequence[Slo], verdicts: Mapping[str, SloStatus], now_ns: int
+        self, evaluator: Evaluator, verdicts: Mapping[str, SloStatus], now_ns: int
     ) -> None:
         """Record which prompts may not be promoted, if that changed.
 
@@ -205,7 +204,9 @@ class SloService:
             # A damaged file is rewritten.
             with suppress(ConfigurationError):
                 before = read_freezes(folder)
-            now = promotion_freezes(slos, verdicts, before or [], now_ns)
+            now = promotion_freezes(
+                evaluator.slos, verdicts, before or [], now_ns, evaluator.unknown_definitions
+            )
             if now != before:
                 write_freezes(folder, now)
                 logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")
