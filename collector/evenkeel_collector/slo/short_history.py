@@ -20,10 +20,12 @@ def short_histories(slos: Sequence[Slo], retention: Mapping[str, Retention]) -> 
     for slo in slos:
         shortest: dict[str, int] = {}
         for part in slo.indicator.parts:
-            table = _table_of(part.indicator)
-            kept_s = _kept_s(part.indicator, retention.get(table))
-            if kept_s is not None:
-                shortest[table] = min(kept_s, shortest.get(table, kept_s))
+            # Groups, and since when they exist, are read from the rollup.
+            rollup = ["requests_1h"] if slo.indicator.grouping is not None else []
+            for table in [_table_of(part.indicator), *rollup]:
+                kept_s = _kept_s(part.indicator, retention.get(table))
+                if kept_s is not None:
+                    shortest[table] = min(kept_s, shortest.get(table, kept_s))
         for table, kept_s in shortest.items():
             if kept_s < slo.longest_period_s:
                 yield (

@@ -8,7 +8,7 @@ import pytest
 
 from evenkeel.slo.arithmetic import default_rules
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.model import Indicator, Member, Metric, Slo
+from evenkeel.slo.model import Grouping, Indicator, Member, Metric, Slo
 from evenkeel_collector.slo.short_history import short_histories
 from evenkeel_collector.store.retention import read_retention
 
@@ -29,6 +29,10 @@ BOTH = (Member(ACME, Fraction(1)), Member(CHAT.indicator, Fraction(1)))
         pytest.param(CHAT, "", None, id="forever"),
         pytest.param(CHAT, "spans=1d, requests_1m=1d", None, id="other tables"),
         pytest.param(CHAT, "requests=30d", None, id="as long"),
+        pytest.param(CHAT, "requests_1h=1d", None, id="the rollup"),
+        pytest.param(
+            replace(CHAT, indicator=replace(CHAT.indicator, grouping=Grouping(("tenant",), 500))),
+            "requests_1h=1d", "requests_1h for 1d", id="the rollup of groups"),
         pytest.param(CHAT, "requests=14d", "to 30d, but collector.retention keeps requests for 14d",
                      id="shorter"),
         pytest.param(THIS_MONTH, "requests=30d", "31d1h", id="a month of 31 days"),
