@@ -10,8 +10,8 @@ from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.engine import DELIVERY_ALERT
 from evenkeel_collector.alerts.outbox import FailingReceiver
+from evenkeel_collector.alerts.recipients import DELIVERY_ALERT
 from evenkeel_collector.alerts.state import Condition, Delays
 
 # Temporary errors count after this time.

@@ -24,14 +24,11 @@ from evenkeel_collector.alerts.notification import (
     NotifiedGroup,
     fingerprint,
 )
+from evenkeel_collector.alerts.recipients import find_recipients
 from evenkeel_collector.alerts.silence import Silence, is_silenced
 from evenkeel_collector.alerts.state import Condition, Life, State, step
 
 logger = logging.getLogger(__name__)
-
-
-# The alert about a failing receiver; it is sent to all other receivers.
-DELIVERY_ALERT = "SloDeliveryFailing"
 
 
 class AlertEngine:
@@ -332,6 +329,7 @@ class AlertEngine:
         if ends_at_ns is not None:
             # The end of an alert does not wait for evidence.
             annotations = complete(annotations, {})
+        told = None if ends_at_ns is None else self._book.receivers_told(alert.alert_id)
         notified = NotifiedAlert(alert.details.labels, annotations, alert.life.since_ns, ends_at_ns)
         return tuple(
             Notification(
@@ -344,23 +342,10 @@ class AlertEngine:
                 dashboard_url=self._dashboard_url or "",
                 hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
             )
-            for receiver in receivers
-            if _is_notified(receiver, alert, labels, receivers)
+            for receiver in find_recipients(alert, labels, receivers, told)
             # A group always gets the end, so that the alert leaves it, even if it is not sent.
-            and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
+            if ends_at_ns is None or receiver.sends_resolved or receiver.group is not None
         )
-
-
-def _is_notified(
-    receiver: Receiver, alert: Alert, labels: Mapping[str, str], receivers: Sequence[Receiver]
-) -> bool:
-    if alert.details.labels.get("alertname") != DELIVERY_ALERT:
-        return receiver.wants(alert.severity, labels)
-    # Send it once per other receiver, regardless of that receiver's filters.
-    about = next((r for r in receivers if r.name == alert.details.labels.get("receiver")), None)
-    place = receiver.base or receiver.name
-    first = next(r for r in receivers if (r.base or r.name) == place)
-    return receiver is first and (about is None or (about.base or about.name) != place)
 
 
 def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
