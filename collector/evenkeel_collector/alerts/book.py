@@ -44,6 +44,7 @@ from evenkeel_collector.alerts.tables import (
 
 FILE_NAME = "alerts.db"
 _MOST_SILENCES = 1_000
+_MOST_LISTED = 10
 _ADD_TRANSITION = insert(transitions)
 _TRANSITION = [column for column in transitions.c if column.name != "is_stored"]
 _alert = insert(alerts)
@@ -169,12 +170,22 @@ class AlertBook(Outbox):
         """Check that a silence of this name would have an effect.
 
         Raises:
-            ConfigurationError: If no SLO or rule has the name; lists the existing ones.
+            ConfigurationError: If no SLO or rule has the name; lists some of those there are.
         """
         known = self.subjects()
-        if name not in known:
-            there = f"there are {', '.join(known)}" if known else "the collector evaluates none"
-            raise ConfigurationError(f"no SLO or rule is named {name!r}; {there}")
+        if name in known:
+            return
+        unknown = f"no SLO or rule is named {name!r}"
+        groups = [each for each in known if each.startswith(f"{name}/")]
+        if groups:
+            raise ConfigurationError(
+                f"{unknown}: it is grouped, and its {len(groups)} SLOs have names such as "
+                f"{groups[0]!r}; a silence of all of them matches slo_group={name}"
+            )
+        listed = ", ".join(known[:_MOST_LISTED])
+        more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
+        there = f"there are {listed}{more}" if known else "the collector evaluates none"
+        raise ConfigurationError(f"{unknown}; {there}")
 
     def silences(self, now_ns: int) -> list[Silence]:
         """Return the active silences, earliest end first."""

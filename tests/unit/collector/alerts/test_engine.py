@@ -292,3 +292,19 @@ def test_the_end_of_a_silence_tells_of_what_can_no_longer_be_judged(book: AlertB
     assert [(n.status, n.alerts[0].labels["slo"]) for n in waiting(book)] == [("firing", "chat")]
     engine.observe([condition(False)], RECEIVERS[:1], 12 * S)
     assert [n.status for n in waiting(book)] == ["resolved"]
+
+
+def test_a_name_that_is_unknown_is_answered_briefly(book: AlertBook) -> None:
+    """A grouped SLO may have two thousand names; its own is none of them."""
+    book.set_subjects([f"chat/t{number:04}" for number in range(2000)] + ["tail"])
+    book.check_subject("chat/t0007")
+    with pytest.raises(ConfigurationError) as caught:
+        book.check_subject("chat")
+    assert str(caught.value) == (
+        "no SLO or rule is named 'chat': it is grouped, and its 2000 SLOs have names such as "
+        "'chat/t0000'; a silence of all of them matches slo_group=chat"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        book.check_subject("chart")
+    assert str(caught.value).startswith("no SLO or rule is named 'chart'; there are chat/t0000, ")
+    assert str(caught.value).endswith(", chat/t0009 and 1991 more")
