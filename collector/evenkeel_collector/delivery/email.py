@@ -8,9 +8,11 @@ import ssl
 import threading
 from contextlib import suppress
 from email.message import EmailMessage
+from email.utils import format_datetime
 from urllib.parse import urlsplit
 
 from evenkeel.slo.receiver import Receiver
+from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.text import text_of, title_of
@@ -22,6 +24,7 @@ def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     message["Subject"] = title_of(notification)
     message["From"] = receiver.sender
     message["To"] = ", ".join(receiver.recipients)
+    message["Date"] = format_datetime(to_datetime(notification.created_ns))
     message["Message-ID"] = f"<{notification.notification_id}@evenkeel>"
     message["References"] = f"<{notification.alert_id}@evenkeel>"
     message.set_content(text_of(notification))

@@ -184,6 +184,8 @@ def test_mail_tells_all_of_a_group() -> None:
     message = make_email(receiver, of_group(1, 1))
     assert message["Subject"] == "1 firing, 1 resolved: service=chat"
     assert message["References"] == "<group0123@evenkeel>"
+    # Relays add none, and a message without one is taken for spam.
+    assert message["Date"] == "Fri, 20 Nov 2026 10:00:00 +0000"
     text = message.get_content()
     assert "summary: SLO 0 burns" in text
     assert "slo=slo-1" in text
