@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import format_datetime
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import to_datetime
@@ -64,7 +64,7 @@ def send_email(
                 server.starttls(context=context)
                 server.ehlo()
             if parts.username and receiver.secrets:
-                server.login(parts.username, receiver.secrets[0].read())
+                server.login(unquote(parts.username), receiver.secrets[0].read())
             server.send_message(make_email(receiver, notification))
     finally:
         cut_off.cancel()
