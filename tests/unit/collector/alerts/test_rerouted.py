@@ -52,6 +52,7 @@ CASES = [
         [replace(NO_PAGES, group=GROUP)],
         ["ops resolved"],
     ),
+    ("its group is gone, too", [replace(OPS, group=GROUP)], [NO_PAGES], ["ops resolved"]),
     (
         "a group of another of its options",
         [replace(OPS, group=GROUP)],
@@ -79,3 +80,10 @@ def test_who_was_not_told_of_a_firing_is_not_told_of_its_end(book: AlertBook) ->
     assert cycle(book, 0, OPS) == []
     assert cycle(book, 101, NO_PAGES, CREW) == ["crew firing"]
     assert cycle(book, 120, NO_PAGES, CREW, holds=False) == ["crew resolved"]
+
+
+def test_what_a_group_had_still_to_tell_does_not_come_after_the_end(book: AlertBook) -> None:
+    waits = replace(OPS, group=AlertGrouping(("slo",), Fraction(30)))
+    assert cycle(book, 0, waits) == []
+    assert cycle(book, 10, OPS, holds=False) == ["ops resolved"]
+    assert [cycle(book, second, OPS, holds=False) for second in (20, 60, 4000)] == [[], [], []]
