@@ -1,4 +1,4 @@
-"""What a tenant's token sends as metrics of engines is about that tenant's engines alone."""
+"""What a tenant's token sends as metrics or evaluations says nothing of the fleet's."""
 
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,17 @@ kind: Rule
 metadata: {name: full}
 spec:
   gauge: {metric: used, op: gt, value: 0.8, over: 1m, eachSeries: true}
+"""
+
+EVALS = """\
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: answers}
+spec:
+  indicator: {metric: eval_pass, select: {dataset: support}}
+  objectives: [{target: 0.9}]
+  timeWindow: [{duration: 30d, isRolling: true}]
 """
 
 
@@ -73,3 +84,18 @@ def test_a_tenant_cannot_forge_what_engines_cost(client: Any) -> None:
     bounds = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6, "model": ""}
     rows = client.query(query("engine_seconds").read_text(), parameters=bounds).named_results()
     assert sum(row["spent_s"] for row in rows) == 20.0
+
+
+def test_a_tenant_cannot_spend_the_budget_of_evaluations(client: Any, tmp_path: Path) -> None:
+    """It may freeze the promotion of prompts."""
+    client.insert(
+        "eval_results",
+        [
+            [to_datetime(NOW - S), "answer", "support", label, attributes]
+            for label, attributes in [("right", {}), *[("wrong", ACME)] * 9]
+        ],
+        column_names=["time", "kind", "dataset", "label", "attributes"],
+    )
+    engine = counting_evaluator(client, tmp_path, slo_text() + EVALS)
+    counts = engine.cycle(NOW)["answers"].counts
+    assert (counts.total, counts.bad) == (1, 0)
