@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, S, counting_evaluator, slo_text
 from tests.queries import query
 
@@ -99,3 +101,18 @@ def test_a_tenant_cannot_spend_the_budget_of_evaluations(client: Any, tmp_path: 
     engine = counting_evaluator(client, tmp_path, slo_text() + EVALS)
     counts = engine.cycle(NOW)["answers"].counts
     assert (counts.total, counts.bad) == (1, 0)
+
+
+def test_a_tenant_cannot_hide_that_the_response_cache_is_wrong(client: Any) -> None:
+    compared = {"evenkeel.cache.similarity": "0.95", "evenkeel.response_cache": "replay"}
+    wrong, same = ({**compared, "evenkeel.cache.verdict": each} for each in ("different", "same"))
+    client.insert(
+        "spans",
+        [[to_datetime(NOW - S), {}, wrong | ACME], *[[to_datetime(NOW - S), ACME, same]] * 99],
+        column_names=["Timestamp", "ResourceAttributes", "SpanAttributes"],
+    )
+    parameters = dict.fromkeys(SELECTOR_COLUMNS, "") | {"from_ns": NOW - 60 * S, "to_ns": NOW}
+    (row,) = SloStore(client).read(query("cache_measures"), parameters)
+    assert (row["requests"], row["cache_wrong_ratio"]) == (1, 1.0)
+    (row,) = SloStore(client).read(query("cache_measures"), parameters | {"tenant": "acme"})
+    assert row["requests"] == 1
