@@ -1,6 +1,6 @@
 -- Seconds of engines by what they were spent on and by hour, within which prices are taken as constant, from the
 -- counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
--- before the range is read for the first difference.
+-- before the range is read for the first difference. What a tenant's token sent is not of the fleet's engines.
 SELECT
     toStartOfHour(time) AS period,
     kind,
@@ -21,6 +21,7 @@ FROM
         AND engine_state.time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
         AND ({model:String} = '' OR model IN ('', {model:String}))
         AND isNotNull(value)
+        AND resource_attributes['evenkeel.tenant'] = ''
 )
 WHERE time >= toDateTime(intDiv({from_ms:Int64}, 1000), 'UTC')
 GROUP BY period, kind, model

@@ -137,7 +137,7 @@ def with_groups(slos: Iterable[Slo], read: Read, to_ns: int, period_ns: int = 0)
         slos: The SLOs of a file.
         read: Runs a query.
         to_ns: Now.
-        period_ns: How far back to look for groups; an SLO's own period if that is longer.
+        period_ns: How far back to look for groups; an SLO's own longest period if that is longer.
 
     Raises:
         StoreError: If the store is gone or refuses the query.
@@ -147,7 +147,7 @@ def with_groups(slos: Iterable[Slo], read: Read, to_ns: int, period_ns: int = 0)
         if slo.indicator.grouping is None:
             found.append(slo)
             continue
-        from_ns = to_ns - max(int(slo.scaled_period_s * 10**9), period_ns)
+        from_ns = to_ns - max(int(slo.longest_period_s * 10**9), period_ns)
         seen = read_groups(slo, read, from_ns, to_ns)
         found += (group_slo(slo, group) for group in seen.groups)
     return found

@@ -289,6 +289,11 @@ class Slo:
         return self.period_s * self.scale
 
     @property
+    def longest_period_s(self) -> Fraction:
+        """The longest that the period can be: a calendar month may have 31 days and an hour."""
+        return self.scaled_period_s if self.calendar is None else self.calendar.longest_s
+
+    @property
     def current_period(self) -> str:
         """The time that the budget covers now, in words: the last 30d, this month."""
         if self.calendar is None:

@@ -44,6 +44,7 @@ from evenkeel_collector.alerts.tables import (
 
 FILE_NAME = "alerts.db"
 _MOST_SILENCES = 1_000
+_MOST_LISTED = 10
 _ADD_TRANSITION = insert(transitions)
 _TRANSITION = [column for column in transitions.c if column.name != "is_stored"]
 _alert = insert(alerts)
@@ -169,12 +170,22 @@ class AlertBook(Outbox):
         """Check that a silence of this name would have an effect.
 
         Raises:
-            ConfigurationError: If no SLO or rule has the name; lists the existing ones.
+            ConfigurationError: If no SLO or rule has the name; lists some of those there are.
         """
         known = self.subjects()
-        if name not in known:
-            there = f"there are {', '.join(known)}" if known else "the collector evaluates none"
-            raise ConfigurationError(f"no SLO or rule is named {name!r}; {there}")
+        if name in known:
+            return
+        unknown = f"no SLO or rule is named {name!r}"
+        groups = [each for each in known if each.startswith(f"{name}/")]
+        if groups:
+            raise ConfigurationError(
+                f"{unknown}: it is grouped, and its {len(groups)} SLOs have names such as "
+                f"{groups[0]!r}; a silence of all of them matches slo_group={name}"
+            )
+        listed = ", ".join(known[:_MOST_LISTED])
+        more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
+        there = f"there are {listed}{more}" if known else "the collector evaluates none"
+        raise ConfigurationError(f"{unknown}; {there}")
 
     def silences(self, now_ns: int) -> list[Silence]:
         """Return the active silences, earliest end first."""
@@ -206,9 +217,20 @@ class AlertBook(Outbox):
         return ended.rowcount > 0
 
     def forget_before(self, time_ns: int) -> None:
-        """Delete notifications, stored transitions and silences that ended before this time."""
+        """Delete what ended before this time: alerts, notifications, transitions and silences.
+
+        Of an alert that still fires, the first notifications stay, and who acknowledged it: without
+        them, the next start would send it again.
+        """
+        firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
+        is_over = alerts.c.state.in_([State.INACTIVE, State.RESOLVED])
+        is_needed = outbox.c.alert_id.in_(firing) & ~outbox.c.is_repetition
         over: tuple[Executable, ...] = (
-            delete(outbox).where(~IS_WAITING, outbox.c.ended_ns < time_ns),
+            delete(outbox).where(~IS_WAITING, outbox.c.ended_ns < time_ns, ~is_needed),
+            delete(acknowledgements).where(
+                acknowledgements.c.time_ns < time_ns, acknowledgements.c.alert_id.not_in(firing)
+            ),
+            delete(alerts).where(is_over, alerts.c.last_held_ns < time_ns),
             delete(transitions).where(transitions.c.is_stored, transitions.c.time_ns < time_ns),
             delete(silences).where(silences.c.until_ns < time_ns),
         )

@@ -10,12 +10,14 @@ from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.engine import DELIVERY_ALERT
 from evenkeel_collector.alerts.outbox import FailingReceiver
+from evenkeel_collector.alerts.recipients import DELIVERY_ALERT
 from evenkeel_collector.alerts.state import Condition, Delays
 
 # Temporary errors count after this time.
 FAILING_AFTER_NS = 600 * 10**9
+# By then, everything that waited for the end of a mute has been retried.
+_RETRIED_NS = 60 * 10**9
 
 
 def delivery_key(receiver: str) -> tuple[str, str]:
@@ -29,17 +31,25 @@ def delivery_conditions(
     """Return, per receiver, whether it rejects notifications or has accepted none for ten minutes.
 
     The condition holds while a rejected notification is waiting, so it ends once deliveries work.
+    Nothing is retried while a receiver is muted, so how long something waits then says nothing.
     """
     failing = book.failing(now_ns, FAILING_AFTER_NS)
-    return [_condition(receiver.name, failing.get(receiver.name)) for receiver in receivers]
+    rejecting = book.failing(now_ns, now_ns)
+    conditions = []
+    for receiver in receivers:
+        is_muted = receiver.is_muted(now_ns) or receiver.is_muted(now_ns - _RETRIED_NS)
+        found = (rejecting if is_muted else failing).get(receiver.name)
+        holds = None if is_muted and found is None else found is not None
+        conditions.append(_condition(receiver.name, found, holds))
+    return conditions
 
 
-def _condition(receiver: str, failing: FailingReceiver | None) -> Condition:
+def _condition(receiver: str, failing: FailingReceiver | None, holds: bool | None) -> Condition:
     name, severity = delivery_key(receiver)
     return Condition(
         slo=name,
         severity=severity,
-        holds=failing is not None,
+        holds=holds,
         delays=Delays(),
         labels={
             "alertname": DELIVERY_ALERT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -24,14 +24,11 @@ from evenkeel_collector.alerts.notification import (
     NotifiedGroup,
     fingerprint,
 )
+from evenkeel_collector.alerts.recipients import find_recipients
 from evenkeel_collector.alerts.silence import Silence, is_silenced
 from evenkeel_collector.alerts.state import Condition, Life, State, step
 
 logger = logging.getLogger(__name__)
-
-
-# The alert about a failing receiver; it is sent to all other receivers.
-DELIVERY_ALERT = "SloDeliveryFailing"
 
 
 class AlertEngine:
@@ -157,13 +154,7 @@ class AlertEngine:
         """
         self._take_evidence(now_ns)
         silences = self._book.silences(now_ns)
-        burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
-        burning += [
-            _identity(alert.slo, alert.severity, alert.details.labels)
-            for alert in self._alerts.values()
-            if alert.life.state is State.FIRING
-        ]
-        inhibitor = Inhibitor(self._inhibitions, burning)
+        inhibitor = Inhibitor(self._inhibitions, self._firing_labels(conditions, now_ns))
         updates = []
         for condition in conditions:
             labels = _identity(condition.slo, condition.severity, condition.labels)
@@ -171,8 +162,6 @@ class AlertEngine:
                 silences, condition.slo, labels, now_ns
             ) or inhibitor.withholds(labels)
             self._record_withheld((condition.slo, condition.severity), is_withheld)
-            if condition.holds is None:
-                continue
             try:
                 update = self._step(condition, receivers, now_ns, is_withheld)
             except Exception:
@@ -184,6 +173,22 @@ class AlertEngine:
         transitions = self._commit(updates, now_ns)
         self._request_evidence(conditions)
         return transitions
+
+    def _firing_labels(
+        self, conditions: Sequence[Condition], now_ns: int
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the labels of the alerts that fire, and of those that begin to fire now."""
+        for alert in self._alerts.values():
+            if alert.life.state is State.FIRING:
+                yield _identity(alert.slo, alert.severity, alert.details.labels)
+        for condition in conditions:
+            life = self._alert_of(condition).life
+            if condition.holds and step(life, True, now_ns, condition.delays).state is State.FIRING:
+                yield _identity(condition.slo, condition.severity, condition.labels)
+
+    def _alert_of(self, condition: Condition) -> Alert:
+        key = (condition.slo, condition.severity)
+        return self._alerts.get(key) or Alert(*key, Life())
 
     def _take_evidence(self, now_ns: int) -> None:
         """Add newly gathered evidence to the alerts; the book already has it."""
@@ -251,9 +256,10 @@ class AlertEngine:
         now_ns: int,
         is_withheld: bool,
     ) -> Update | None:
-        key = (condition.slo, condition.severity)
-        alert = self._alerts.get(key) or Alert(*key, Life())
-        life = step(alert.life, bool(condition.holds), now_ns, condition.delays)
+        alert = self._alert_of(condition)
+        life = alert.life
+        if condition.holds is not None:
+            life = step(life, condition.holds, now_ns, condition.delays)
         if life.state is alert.life.state:
             return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:
@@ -323,6 +329,7 @@ class AlertEngine:
         if ends_at_ns is not None:
             # The end of an alert does not wait for evidence.
             annotations = complete(annotations, {})
+        told = None if ends_at_ns is None else self._book.receivers_told(alert.alert_id)
         notified = NotifiedAlert(alert.details.labels, annotations, alert.life.since_ns, ends_at_ns)
         return tuple(
             Notification(
@@ -335,23 +342,10 @@ class AlertEngine:
                 dashboard_url=self._dashboard_url or "",
                 hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
             )
-            for receiver in receivers
-            if _is_notified(receiver, alert, labels, receivers)
+            for receiver in find_recipients(alert, labels, receivers, told)
             # A group always gets the end, so that the alert leaves it, even if it is not sent.
-            and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
+            if ends_at_ns is None or receiver.sends_resolved or receiver.group is not None
         )
-
-
-def _is_notified(
-    receiver: Receiver, alert: Alert, labels: Mapping[str, str], receivers: Sequence[Receiver]
-) -> bool:
-    if alert.details.labels.get("alertname") != DELIVERY_ALERT:
-        return receiver.wants(alert.severity, labels)
-    # Send it once per other receiver, regardless of that receiver's filters.
-    about = next((r for r in receivers if r.name == alert.details.labels.get("receiver")), None)
-    place = receiver.base or receiver.name
-    first = next(r for r in receivers if (r.base or r.name) == place)
-    return receiver is first and (about is None or (about.base or about.name) != place)
 
 
 def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:

@@ -91,16 +91,19 @@ class Grouper:
         ended: set[int] = set()
         if receiver is not None and not receiver.sends_resolved:
             ended = _ended(members)
-            members = [member for member in members if member.number not in ended]
+        if grouping is None:
+            # The group is no longer in the file: ends are sent separately, maybe before this.
+            firing = self._firing()
+            ended |= {
+                m.number for m in members if m.status == "firing" and m.alert_id not in firing
+            }
+        members = [member for member in members if member.number not in ended]
         of_group = {"receiver": name, "group_id": _group_id(labels)}
         last = self._connection.execute(_LAST, of_group).first()
         newest = {member.fingerprint: member for member in members}
         is_waiting = last is not None and last.state == "waiting"
         if last is not None and is_waiting and last.status == "firing":
-            # Ends are not members of a group that is no longer in the file: ask the book.
             is_kept = any(member.status == "firing" for member in newest.values())
-            if grouping is None:
-                is_kept = self._is_any_firing(members)
             if last.is_repetition:
                 is_kept = is_kept and self._has_unhandled(members, now_ns)
             # The end of a removed group is sent separately, maybe before this one.
@@ -110,9 +113,6 @@ class Grouper:
         for number in ended:
             self._connection.execute(delete(group_members).where(_NUMBER == number))
         if grouping is None and all(member.is_told for member in members):
-            # The group is no longer in the file: ends are sent separately.
-            if not is_waiting:
-                self._keep_what_fires(members, {})
             return 0
         is_due = self._is_due(members, last, grouping, now_ns)
         if not is_due and (
@@ -150,9 +150,9 @@ class Grouper:
         reported = self._connection.scalar(select(outbox.c.alerts).where(outbox.c.number == number))
         return LONGEST_NS if any(a.status == "resolved" for a in reported or ()) else GRACE_NS
 
-    def _is_any_firing(self, members: Sequence[Row[Any]]) -> bool:
+    def _firing(self) -> set[str]:
         firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
-        return not {m.alert_id for m in members}.isdisjoint(self._connection.scalars(firing))
+        return set(self._connection.scalars(firing))
 
     def _is_due(
         self,

@@ -20,6 +20,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union,
     update,
 )
 from sqlalchemy.dialects.sqlite import insert
@@ -170,6 +171,18 @@ class Outbox(AlertDatabase):
                 .values(**_AGAIN, next_attempt_ns=now_ns)
             )
         return missing
+
+    def receivers_told(self, alert_id: str) -> set[str]:
+        """Return the names of the receivers that got the firing of an alert, or still wait for it.
+
+        Those whose notification was withdrawn or is a dead letter are left out.
+        """
+        of_firing = (outbox.c.alert_id == alert_id) & (outbox.c.status == "firing")
+        told = select(outbox.c.receiver).where(
+            of_firing, outbox.c.state.in_(["waiting", "delivered"])
+        )
+        in_groups = select(group_members.c.receiver).where(group_members.c.alert_id == alert_id)
+        return set(self.connection.scalars(union(told, in_groups)))
 
     def due(self, now_ns: int, limit: int = 100, receiver: str | None = None) -> list[Notification]:
         """Return the notifications to send now, oldest first, to one receiver or to all.

@@ -49,11 +49,15 @@ def step(life: Life, holds: bool, now_ns: int, delays: Delays) -> Life:
     """Return the alert after one evaluation of its condition.
 
     With `pending_ns` 0 an alert fires at the first evaluation, without a pending state. A pending
-    alert whose condition ends becomes inactive again, without a notification. A clock that runs
-    backwards counts as standing still.
+    alert whose condition ends becomes inactive again, without a notification. If the clock was set
+    back, what it saw later than now counts as seen now.
     """
     if life.state in (State.PENDING, State.FIRING):
-        now_ns = max(now_ns, life.last_held_ns)
+        life = replace(
+            life,
+            since_ns=min(life.since_ns, now_ns),
+            last_held_ns=min(life.last_held_ns, now_ns),
+        )
     if holds:
         return _step_held(life, now_ns, delays)
     if life.state is State.PENDING:

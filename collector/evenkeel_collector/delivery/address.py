@@ -26,11 +26,24 @@ class AddressRefused(EvenkeelError):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:
-    """A checked address to connect to, and the host name it belongs to."""
+    """A checked address to connect to, and the host name it belongs to.
+
+    Attributes:
+        address: The first of the name's addresses.
+        host: The name.
+        port: None if the receiver does not name one.
+        other: Its first address of the other family, to try if the first does not answer.
+    """
 
     address: str
     host: str
     port: int | None
+    other: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses to try, in this order."""
+        return (self.address,) if self.other is None else (self.address, self.other)
 
 
 # All public IPv6 addresses (RFC 4291); others are special, or obsolete forms of IPv4 addresses.
@@ -80,4 +93,5 @@ async def find_target(
         raise AddressRefused(
             f"{where} is not a public address; set allowPrivate to allow it", is_final=True
         )
-    return ResolvedAddress(addresses[0], host, port)
+    other = next((str(info[4][0]) for info in found if info[0] != found[0][0]), None)
+    return ResolvedAddress(addresses[0], host, port, other)

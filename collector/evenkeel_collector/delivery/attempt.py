@@ -147,7 +147,7 @@ async def _attempt(
     posting = await loop.run_in_executor(
         threads, make_posting, receiver, notification, time.time_ns()
     )
-    return await _post(client, posting, notification, target)
+    return await _post(client, posting, notification, target, timeout_s)
 
 
 async def _post(
@@ -155,6 +155,7 @@ async def _post(
     posting: Posting,
     notification: Notification,
     target: ResolvedAddress,
+    timeout_s: float,
 ) -> DeliveryResult:
     url = httpx.URL(posting.url)
     headers = {
@@ -166,18 +167,28 @@ async def _post(
         "Host": url.netloc.decode("ascii"),
         **posting.headers,
     }
-    # Streamed and not read: a response may have any length. The connection uses the checked
-    # address; the certificate is checked for the name.
-    async with client.stream(
-        "POST",
-        url.copy_with(host=target.address),
-        content=posting.body.encode(),
-        headers=headers,
-        extensions={"sni_hostname": target.host},
-    ) as response:
-        return read_outcome(
-            response.status_code, response.headers.get("retry-after"), datetime.now(UTC)
-        )
+    # Many names have an address of a family that does not get through, or is not even refused.
+    connect_s = timeout_s if target.other is None else timeout_s / 3
+    failed: httpx.TransportError | None = None
+    for address in target.addresses:
+        try:
+            # Streamed and not read: a response may have any length. The connection uses the checked
+            # address; the certificate is checked for the name.
+            async with client.stream(
+                "POST",
+                url.copy_with(host=address),
+                content=posting.body.encode(),
+                headers=headers,
+                timeout=httpx.Timeout(timeout_s, connect=connect_s),
+                extensions={"sni_hostname": target.host},
+            ) as response:
+                return read_outcome(
+                    response.status_code, response.headers.get("retry-after"), datetime.now(UTC)
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            failed = error
+    assert failed is not None
+    raise failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ import ssl
 import threading
 from contextlib import suppress
 from email.message import EmailMessage
-from urllib.parse import urlsplit
+from email.utils import format_datetime
+from urllib.parse import unquote, urlsplit
 
 from evenkeel.slo.receiver import Receiver
+from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.text import text_of, title_of
@@ -22,6 +24,7 @@ def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     message["Subject"] = title_of(notification)
     message["From"] = receiver.sender
     message["To"] = ", ".join(receiver.recipients)
+    message["Date"] = format_datetime(to_datetime(notification.created_ns))
     message["Message-ID"] = f"<{notification.notification_id}@evenkeel>"
     message["References"] = f"<{notification.alert_id}@evenkeel>"
     message.set_content(text_of(notification))
@@ -55,16 +58,31 @@ def send_email(
     cut_off.start()
     try:
         with server:
-            server.connect(target.address, target.port or (465 if parts.scheme == "smtps" else 25))
+            _connect(server, target, 465 if parts.scheme == "smtps" else 25)
             server.ehlo()
             if parts.scheme == "smtp" and server.has_extn("starttls"):
                 server.starttls(context=context)
                 server.ehlo()
             if parts.username and receiver.secrets:
-                server.login(parts.username, receiver.secrets[0].read())
+                server.login(unquote(parts.username), receiver.secrets[0].read())
             server.send_message(make_email(receiver, notification))
     finally:
         cut_off.cancel()
+
+
+def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:
+    port, timeout_s = target.port or usual_port, server.timeout
+    *others, last = target.addresses
+    for address in others:
+        # Many names have an address of a family that does not get through, or is not even refused.
+        server.timeout = timeout_s / 3
+        with suppress(OSError):
+            server.connect(address, port)
+            if server.sock is not None:
+                server.sock.settimeout(timeout_s)
+            return
+        server.timeout = timeout_s
+    server.connect(last, port)
 
 
 def _cut_off(server: smtplib.SMTP) -> None:

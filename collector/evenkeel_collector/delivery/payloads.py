@@ -16,8 +16,9 @@ from evenkeel_collector.delivery.signature import webhook_signature
 from evenkeel_collector.delivery.slack import slack_message
 from evenkeel_collector.delivery.text import title_of
 
-# Alertmanager resolves alerts that are not repeated; evenkeel sends the end itself.
-_ALERTMANAGER_HOLDS_NS = 7 * 86400 * 10**9
+# Alertmanager resolves alerts at the end that they were sent with. evenkeel sends the end itself,
+# and an alert may fire for months until then.
+_ALERTMANAGER_HOLDS_NS = 366 * 86400 * 10**9
 _POSTED = ("labels", "annotations", "startsAt", "endsAt", "generatorURL")
 
 

@@ -31,6 +31,11 @@ MAX_DIGESTS = 262_144
 _SUFFIX = ".digests"
 
 
+def repeats_of(log: Path) -> Path:
+    """Return the folder of a log's journal."""
+    return log.with_name("repeats")
+
+
 def digest_of(path: str, tenant: str | None, body: bytes) -> bytes:
     """Return a body's digest: equal only for the same signal, tenant and bytes."""
     # Lengths first, so that different tenants and bodies cannot concatenate to the same bytes.

@@ -28,7 +28,7 @@ from evenkeel_collector.log.recovery import (
     recover,
     rename_sealed,
 )
-from evenkeel_collector.log.repeats import SeenBodies, mark
+from evenkeel_collector.log.repeats import SeenBodies, mark, repeats_of
 from evenkeel_collector.log.seal_policy import LogLimits, SealPolicy
 from evenkeel_collector.log.segment_format import (
     HEADER,
@@ -112,7 +112,7 @@ class WriteAheadLog:
         self.recovered = recovered
         self._sealed.extend(recovered.segments)
         self._segment_bytes = sum(segment.num_bytes for segment in recovered.segments)
-        self.repeats = SeenBodies(folder.with_name("repeats"))
+        self.repeats = SeenBodies(repeats_of(folder))
         for each in recovered.segments:
             self.repeats.remember_marks(read_bodies(each.path.read_bytes(), each.name))
         self._writer = threading.Thread(target=self._write_forever, name="log-writer", daemon=True)

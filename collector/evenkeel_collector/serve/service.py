@@ -177,12 +177,13 @@ def _open_store(
     prepared.prices.start(storage.prices)
     log = _open_log(settings, folder)
     metrics.watch_log(log)
-    inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
-    stack.push_async_callback(_drain, log, inserter)
     settlement = CallSettlement(
         storage, metrics, settings.client_hold_s, settings.clickhouse_cluster
     )
+    # After the log is drained: what was held last is settled too.
     stack.push_async_callback(asyncio.to_thread, settlement.close)
+    inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
+    stack.push_async_callback(_drain, log, inserter)
     refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
     stack.push_async_callback(asyncio.to_thread, refused.close)
     return storage, log
@@ -264,6 +265,7 @@ def _make_context(
         metrics=prepared.metrics.registry,
         use_slos=partial(_follow_slos, storage, prepared.pipeline),
         prompts_dir=settings.prompts_dir,
+        retention=prepared.retention,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from evenkeel.prompts.freeze import Freeze
@@ -80,17 +80,19 @@ def budget_labels(slo: Slo, verdict: SloStatus) -> dict[str, str]:
 def promotion_freezes(
     slos: Sequence[Slo],
     verdicts: Mapping[str, SloStatus],
-    before: Iterable[Freeze],
+    before: Sequence[Freeze],
     now_ns: int,
+    unknown: Collection[str] = (),
 ) -> list[Freeze]:
     """Return the prompts whose promotion is frozen, and by which SLOs.
 
-    An SLO that could not be judged, or has no events, keeps its previous freezes.
+    An SLO that could not be judged, or has no events, keeps its previous freezes. So do the groups
+    of `unknown` definitions, which could not be read.
     """
     held: dict[str, list[Freeze]] = {}
     for freeze in before:
         held.setdefault(freeze.slo, []).append(freeze)
-    found: list[Freeze] = []
+    found = [freeze for freeze in before if freeze.slo.partition("/")[0] in unknown]
     for slo in slos:
         if not any(step.freezes_promotions for step in slo.budget_policy):
             continue

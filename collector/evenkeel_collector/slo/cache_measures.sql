@@ -2,7 +2,7 @@
 -- over [from_ns, to_ns): drafts, shadows and replays of what was served, but no drafts and shadows
 -- that a guard objects to. `requests` counts comparisons. cache_wrong_upper is the upper end of Wilson's
 -- one-sided 95 % interval of the share of wrong ones; cache_similarity_min the lowest cosine at which
--- a near hit was served.
+-- a near hit was served. Unless the rule selects a tenant, what a tenant's token sent does not count.
 WITH 1.6448536269514722 AS z
 SELECT
     0 AS bucket,
@@ -25,6 +25,7 @@ FROM
         AND mapContains(SpanAttributes, 'evenkeel.cache.similarity')
         AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
         AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+        AND ({tenant:String} != '' OR ResourceAttributes['evenkeel.tenant'] = '')
         AND ({route:String} = '' OR SpanAttributes['evenkeel.route'] = {route:String})
         AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
         AND ({prompt_name:String} = ''

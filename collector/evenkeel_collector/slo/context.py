@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.slo.model import Slo
+from evenkeel_collector.store.retention import Retention
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -27,6 +28,7 @@ class CollectorContext:
         dashboard_url: The dashboard, for links in notifications, or None.
         use_slos: Updates everything else that depends on the SLOs; cheap if nothing changed.
         prompts_dir: The prompt registry whose labels operators may move, or None.
+        retention: How long rows of each table are kept.
         metrics: The registry behind `/metrics`: `Counter(name, help, registry=context.metrics)`.
     """
 
@@ -38,3 +40,4 @@ class CollectorContext:
     make_visible: Callable[[], None] = lambda: None
     use_slos: Callable[[Sequence[Slo]], object] = lambda slos: None
     prompts_dir: Path | None = None
+    retention: Mapping[str, Retention] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 -- The newest instance that began to send within [from_ns, to_ns) after another one of its service,
 -- among services that served the requests that an SLO selects: a deploy, a restart, or one more replica.
 -- An instance that sent within the day before from_ns is not new, however late it sends again.
--- A tenant's alert names only instances with spans of that tenant.
+-- A tenant's alert names only instances with spans of that tenant, any other none that a tenant's token sent.
 SELECT service, instance, host, version, before, toUnixTimestamp64Nano(first) AS first_ns
 FROM
 (
@@ -19,6 +19,7 @@ FROM
         FROM spans
         WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - 86400000000000, 'UTC')
             AND Timestamp < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
+            AND ({tenant:String} != '' OR ResourceAttributes['evenkeel.tenant'] = '')
             AND ServiceName GLOBAL IN (
                 SELECT DISTINCT requests.service
                 FROM requests

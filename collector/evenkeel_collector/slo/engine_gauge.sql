@@ -2,16 +2,20 @@
 -- divided by the mean of the other, where both were read at once. A series is an instance and the
 -- labels that no side fixes. Readings that are not there are no 0. With `idle_keys`, only readings
 -- taken while that gauge was 0 count. A gauge may have a name per engine (evenkeel/engines): its keys are
--- `name` or `name{label=value}`, each with its factor.
+-- `name` or `name{label=value}`, each with its factor. A tenant's readings are series of their own, with its
+-- name as the label `tenant`, whatever instance they name.
 SELECT service, instance, rest, count() AS num_readings,
     if(empty({per_keys:Array(String)}), avg(upper), avg(upper) / nullIf(avg(lower), 0)) AS value
 FROM
 (
     SELECT service, instance, time,
-        mapFilter(
-            (label, _) -> NOT has(arrayConcat({labels:Array(String)}, {per_labels:Array(String)},
-                {idle_labels:Array(String)}, {label_names:Array(String)}), label),
-            attributes
+        mapUpdate(
+            mapFilter(
+                (label, _) -> NOT has(arrayConcat({labels:Array(String)}, {per_labels:Array(String)},
+                    {idle_labels:Array(String)}, {label_names:Array(String)}), label),
+                attributes
+            ),
+            mapFilter((label, of) -> of != '', CAST(map('tenant', of_tenant), toTypeName(attributes)))
         ) AS rest,
         sumOrNullIf(scaled, has({metric_keys:Array(String)}, key) AND arrayAll(
             (label, wanted) -> attributes[label] = wanted,
@@ -25,6 +29,7 @@ FROM
     FROM
     (
         SELECT service, instance, time, attributes,
+            resource_attributes['evenkeel.tenant'] AS of_tenant,
             transform(toString(engine_state.name), {labelled:Array(String)}, {label_names:Array(String)},
                 '') AS by_label,
             if(by_label = '', toString(engine_state.name),

@@ -35,6 +35,7 @@ from evenkeel_collector.slo.tracks import Tracks
 from evenkeel_collector.slo.watch import STALLED
 
 ALERT_NAME = "SloBudgetBurn"
+_SET_BACK_NS = 60 * SECOND_NS
 
 
 class Evaluator:
@@ -68,12 +69,18 @@ class Evaluator:
             book, dashboard_url, evidence_queue, owns=lambda slo: slo != STALLED
         )
         self._corrections = Corrections(book)
-        self._tracks = Tracks(store, record_failure, long_read)
-        self._groups = Groups(store, record_failure)
-        self._rules = RuleEvaluator(store, record_failure, dashboard_url)
-        self.use_file(file)
-        self._latest_ns = 0
+        self._long_read = long_read
         self._currency = ""
+        self._start_over()
+        self.use_file(file)
+
+    def _start_over(self) -> None:
+        """Forget what was read, as a restart would; alerts stay."""
+        store, record_failure = self._store, self._record_failure
+        self._tracks = Tracks(store, record_failure, self._long_read)
+        self._groups = Groups(store, record_failure)
+        self._rules = RuleEvaluator(store, record_failure, self._dashboard_url)
+        self._latest_ns = 0
 
     def use_file(self, file: SloFile) -> None:
         """Switch to another file; unchanged SLOs keep their counts."""
@@ -98,6 +105,11 @@ class Evaluator:
         return self._file.slos
 
     @property
+    def unknown_definitions(self) -> frozenset[str]:
+        """The grouped definitions whose groups could not be read since the start."""
+        return self._groups.unknown
+
+    @property
     def groups_left_out(self) -> Mapping[str, int]:
         """The number of groups per definition that are not evaluated because there are too many."""
         return self._groups.left_out
@@ -116,7 +128,10 @@ class Evaluator:
         Raises:
             StoreError: If the verdicts cannot be written; the alerts are committed before.
         """
-        # If the clock is set back, time stands still here: buckets only move forward.
+        if now_ns < self._latest_ns - _SET_BACK_NS:
+            # The clock was ahead, maybe by hours: nothing would alert until it is there again.
+            self._start_over()
+        # If it was ahead by less, time stands still here: buckets only move forward.
         now_ns = self._latest_ns = max(now_ns, self._latest_ns)
         self._expand(now_ns)
         self._tracks.follow(self._file.slos, self._corrections.all(), now_ns)

@@ -87,7 +87,7 @@ class Groups:
             return
         definition.next_look_ns = now_ns + _LOOK_EVERY_NS
         is_long = now_ns >= definition.next_long_ns
-        back_ns = int(definition.slo.scaled_period_s * _SECOND_NS) if is_long else _LOOK_BACK_NS
+        back_ns = int(definition.slo.longest_period_s * _SECOND_NS) if is_long else _LOOK_BACK_NS
         table = "requests_1h" if is_long else "requests_1m"
         try:
             seen = read_groups(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +15,6 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.model import Slo
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.series import SloStatus
 from evenkeel.watched_file import WatchedFile
@@ -27,6 +26,7 @@ from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.gathering import Gatherer
 from evenkeel_collector.slo.metrics import SloMetrics
+from evenkeel_collector.slo.short_history import short_histories
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.watch import Heartbeat, watch
 
@@ -104,10 +104,12 @@ class SloService:
         )
 
     def _warn_of_lacks(self) -> None:
-        """Warn at start about problems that would otherwise surface only during an incident."""
+        """Warn about problems that would otherwise surface only during an incident."""
         steps = [step for slo in self._file.current.slos for step in slo.budget_policy]
         if self._context.prompts_dir is None and any(s.freezes_promotions for s in steps):
             logger.warning("cannot freeze prompt promotions: --prompts-dir is not set")
+        for note in short_histories(self._file.current.slos, self._context.retention):
+            logger.warning("%s", note)
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
@@ -172,7 +174,7 @@ class SloService:
                     self._metrics.show_cohorts(evaluator.num_cohorts)
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
-                    self._freeze_promotions(evaluator.slos, verdicts, now_ns)
+                    self._freeze_promotions(evaluator, verdicts, now_ns)
                 except (EvenkeelError, SQLAlchemyError) as error:
                     failures.record(error)
                 if failures.num_errors == num_before and failures.clear():
@@ -188,7 +190,7 @@ class SloService:
             client.close()
 
     def _freeze_promotions(
-        self, slos: Sequence[Slo], verdicts: Mapping[str, SloStatus], now_ns: int
+        self, evaluator: Evaluator, verdicts: Mapping[str, SloStatus], now_ns: int
     ) -> None:
         """Record which prompts may not be promoted, if that changed.
 
@@ -202,7 +204,9 @@ class SloService:
             # A damaged file is rewritten.
             with suppress(ConfigurationError):
                 before = read_freezes(folder)
-            now = promotion_freezes(slos, verdicts, before or [], now_ns)
+            now = promotion_freezes(
+                evaluator.slos, verdicts, before or [], now_ns, evaluator.unknown_definitions
+            )
             if now != before:
                 write_freezes(folder, now)
                 logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")

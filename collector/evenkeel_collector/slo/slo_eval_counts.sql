@@ -1,5 +1,6 @@
 -- Scored answers of evaluations and the wrong ones, in buckets of width_ns. Those of a live
--- evaluation are the dataset `live:NAME`, each counted as many times as it was drawn for.
+-- evaluation are the dataset `live:NAME`, each counted as many times as it was drawn for. What a
+-- tenant's token sent does not count.
 SELECT
     intDiv(toUnixTimestamp64Nano(time), {width_ns:Int64}) AS bucket,
     sum(weight) AS total_sum,
@@ -12,6 +13,7 @@ FROM
         ifNull(prompt_version, '') AS of_version, ifNull(name, '') AS of_scorer
     FROM eval_results
     WHERE kind = 'answer'
+        AND attributes['evenkeel.tenant'] = ''
         AND label IN ('right', 'wrong')
         AND time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
         AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')

@@ -36,8 +36,9 @@ class Track:
         slice_s = None if slo.slicing is None else slo.slicing.length_s * slo.scale
         width_s = slice_s or choose_width_s(slo.windows)
         self.width_ns = int(width_s * SECOND_NS)
-        longest_s = slo.scaled_period_s if slo.calendar is None else slo.calendar.longest_s
-        self._judge = SeriesEvaluator(slo.target, slo.windows, longest_s, width_s, slo.significance)
+        self._judge = SeriesEvaluator(
+            slo.target, slo.windows, slo.longest_period_s, width_s, slo.significance
+        )
         self._num_no_data = buckets_in(slo.scaled_no_data_s, width_s)
         self._series = BucketSeries(max(self._judge.num_buckets, self._num_no_data))
         self._since_ns = now_ns

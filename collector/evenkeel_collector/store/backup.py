@@ -19,7 +19,10 @@ from evenkeel_collector.store.data_folder import ID_FILE, LOCK_FILE, hold
 
 MANIFEST = "evenkeel-backup.json"
 FORMAT = 1
-CHUNK_BYTES = 1 << 20
+# Where a backup is unpacked within a folder that exists, until it has been checked.
+_DRAFT = "evenkeel-restoring"
+# The file system's own, at the top of a volume; only its owner can read it.
+_LOST = "lost+found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def back_up(data_dir: Path, target: Path) -> Copied:
                     name = path.relative_to(data_dir).as_posix()
                     checksums[name] = _add(tar, path, name)
                     size += path.stat().st_size
-                for path in sorted(data_dir.rglob("*")):
+                for path in _paths(data_dir):
                     if path.is_dir() and not any(path.iterdir()):
                         tar.add(path, path.relative_to(data_dir).as_posix(), recursive=False)
                 manifest = json.dumps({"format": FORMAT, "sha256": checksums}).encode()
@@ -77,14 +80,17 @@ def back_up(data_dir: Path, target: Path) -> Copied:
 def restore(source: Path, data_dir: Path) -> Copied:
     """Restore a backup to a folder, after checking every file in it.
 
+    An empty folder is filled, not replaced: it may be a volume, whose parent cannot be written.
+
     Raises:
         ConfigurationError: If the backup is incomplete, or `data_dir` is a file or not empty.
     """
-    if data_dir.exists() and not data_dir.is_dir():
+    is_there = data_dir.exists()
+    if is_there and not data_dir.is_dir():
         raise ConfigurationError(f"{data_dir} (--data-dir) is not a folder; restore into a new one")
-    if data_dir.exists() and any(data_dir.iterdir()):
+    if is_there and any(path.name not in (_DRAFT, _LOST) for path in data_dir.iterdir()):
         raise ConfigurationError(f"{data_dir} (--data-dir) is not empty; restore into a new one")
-    draft = data_dir.with_name(data_dir.name + ".restoring")
+    draft = data_dir / _DRAFT if is_there else data_dir.with_name(data_dir.name + ".restoring")
     shutil.rmtree(draft, ignore_errors=True)
     try:
         with tarfile.open(source, "r:") as tar:
@@ -92,9 +98,12 @@ def restore(source: Path, data_dir: Path) -> Copied:
         # The backup may come from a version that left files readable to others.
         tighten(draft)
         copied = _check(draft, source)
-        if data_dir.exists():
-            data_dir.rmdir()
-        draft.rename(data_dir)
+        if is_there:
+            # The folder's identity last: without it, no command takes it for a collector's.
+            for path in sorted(draft.iterdir(), key=lambda path: path.name == ID_FILE):
+                path.rename(data_dir / path.name)
+        else:
+            draft.rename(data_dir)
     except (OSError, tarfile.TarError) as error:
         raise ConfigurationError(f"{source} cannot be restored: {error}") from error
     finally:
@@ -123,9 +132,14 @@ def _check(folder: Path, source: Path) -> Copied:
     return Copied(len(found), size)
 
 
+def _paths(folder: Path) -> list[Path]:
+    lost = folder / _LOST
+    return sorted(path for path in folder.rglob("*") if lost not in (path, *path.parents))
+
+
 def _files(folder: Path) -> Iterator[Path]:
     # Symbolic links are the store's readable aliases; their targets are in the folder.
-    for path in sorted(folder.rglob("*")):
+    for path in _paths(folder):
         if path.is_file() and not path.is_symlink() and path.name != LOCK_FILE:
             yield path
 

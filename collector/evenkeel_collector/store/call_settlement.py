@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 IN_HAND_S = 5.0
+# At the end, no batch begins after this long.
+REST_S = 2.0
 # In a slot of ten seconds, batches begin only in the middle, so that two turns never overlap.
 SLOT_MS, FROM_MS, UNTIL_MS = 10_000, 1_000, 6_000
 
@@ -56,7 +58,12 @@ class CallSettlement:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is still held is settled after the next start."""
+        """Settle what is held, and stop; what an error or a kill leaves is settled at the start.
+
+        It does not wait for the hold: held requests are kept for a day, and a stop may be longer. A
+        server's record that comes after the start still replaces a client's. Of several collectors
+        of one store, the others settle it.
+        """
         self._stop.set()
         self._thread.join(timeout=IN_HAND_S)
 
@@ -77,8 +84,19 @@ class CallSettlement:
             except (ClickHouseError, OSError, StoreError) as error:
                 is_held = True
                 logger.warning("requests not settled, retrying error=%s", first_line(error))
+        if self._turns is None:
+            self._settle_rest(is_held or self._metrics.num_segments_stored() != num_seen)
         if self._client is not None:
             self._client.close()
+
+    def _settle_rest(self, is_held: bool) -> None:
+        until_s = time.monotonic() + REST_S
+        try:
+            while is_held and time.monotonic() < until_s:
+                self._client = self._client or self._storage.connect()
+                is_held = self._settler.settle(self._client, is_last=True)
+        except (ClickHouseError, OSError, StoreError) as error:
+            logger.warning("requests not settled, at the next start error=%s", first_line(error))
 
     def _has_turn(self, client: Client, turns: str) -> bool:
         """Whether this collector settles in this slot: the first to write it down."""

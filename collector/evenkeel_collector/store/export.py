@@ -13,7 +13,7 @@ from evenkeel.errors import ConfigurationError, first_line
 from evenkeel_collector.store.data_folder import ID_FILE, hold
 from evenkeel_collector.store.retention import TABLES
 from evenkeel_collector.store.sql import quote
-from evenkeel_collector.store.storage import open_embedded
+from evenkeel_collector.store.storage import open_embedded, store_log
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -30,7 +30,8 @@ class Exported:
 def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -> Exported:
     """Write `target/TABLE/YYYY-MM-DD.parquet` for each day that has rows.
 
-    Rollup states are written as values: percentiles as arrays of p50, p95, p99.
+    What is only in the log is stored first. Rollup states are written as values: percentiles as
+    arrays of p50, p95, p99.
 
     Raises:
         ConfigurationError: If there is no such folder or table, a collector runs on the folder, or
@@ -46,6 +47,8 @@ def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -
         storage = open_embedded(folder.store, folder.log)
         client = storage.connect()
         try:
+            # What the collector did not store before it stopped belongs to the export.
+            store_log(client, storage.insert_settings, folder.log)
             parts = [_export(client, table, target) for table in tables or TABLES]
         except (ClickHouseError, OSError) as error:
             reason = first_line(error, folder=target)

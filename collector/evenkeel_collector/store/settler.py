@@ -91,8 +91,12 @@ class Settler:
         self._since_ms: int | None = None
         self._looked_ms = 0
 
-    def settle(self, client: Client) -> bool:
-        """Settle what is due; return whether anything is still held.
+    def settle(self, client: Client, is_last: bool = False) -> bool:
+        """Settle what is due; return whether anything was held.
+
+        Args:
+            client: A client of the store.
+            is_last: Whether everything is due, because nothing will be settled for a while.
 
         Raises:
             ClickHouseError: If the store is unreachable or refuses; the next call goes on.
@@ -101,20 +105,19 @@ class Settler:
         if self._may_be_unfinished:
             self._finish_batches(client, now_ms)
         self._may_be_unfinished = True
-        is_held = self._settle_due(client, now_ms)
+        is_held = self._settle_due(client, now_ms, now_ms - (0 if is_last else self._hold_ms))
         if now_ms - self._looked_ms >= LATE_EVERY_S * 1000:
             self._take_back_late(client, now_ms)
             self._looked_ms = now_ms
         self._may_be_unfinished = self._has_others
         return is_held
 
-    def _settle_due(self, client: Client, now_ms: int) -> bool:
+    def _settle_due(self, client: Client, now_ms: int, due_ms: int) -> bool:
         if self._since_ms is None:
             self._since_ms = now_ms - FIRST_LOOK_S * 1000
         rows = self._rows(
             client, "held_unsettled", {"since_ms": self._since_ms, "limit": MAX_BATCH}
         )
-        due_ms = now_ms - self._hold_ms
         held = [
             HeldRecord(trace, span, request, tenant, held_ms <= due_ms, start_ns, end_ns)
             for trace, span, request, tenant, start_ns, end_ns, held_ms, _ in rows

@@ -19,6 +19,8 @@ from evenkeel.extras import how_to_install
 from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
+from evenkeel_collector.log.repeats import SeenBodies, repeats_of
+from evenkeel_collector.log.segment_format import read_bodies
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.held_requests import hold_client_requests
@@ -238,20 +240,21 @@ def insert_segment_file(
 
 
 def store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
-    """Store the log's segments through the old views, which may have stored some already.
+    """Store the log's segments through the views as they are, which may have stored some already.
 
-    If a migration puts a table between two others, the tokens after it change: a fully inserted
-    segment that a kill kept from being deleted would count twice. A segment that cannot be stored
-    now is left to the inserter.
+    Before an upgrade, because if a migration puts a table between two others, the tokens after it
+    change: a fully inserted segment that a kill kept from being deleted would count twice. A
+    segment that cannot be stored now is left to the inserter.
     """
-    segments = recover(log).segments if log is not None else ()
+    if log is None:
+        return
+    segments = recover(log).segments
+    repeats = SeenBodies(repeats_of(log))
     told_s = time.monotonic()
     for number, segment in enumerate(segments):
         if time.monotonic() - told_s > PROGRESS_S:
             told_s = time.monotonic()
-            logger.info(
-                "storing the log before the upgrade segment=%d of=%d", number, len(segments)
-            )
+            logger.info("storing the log first segment=%d of=%d", number, len(segments))
         try:
             with segment.path.open("rb") as file:
                 insert_segment(client, insert_settings, segment.name, file)
@@ -262,6 +265,8 @@ def store_log(client: Client, insert_settings: Mapping[str, str], log: Path | No
                 first_line(error),
             )
             continue
+        repeats.remember_marks(read_bodies(segment.path.read_bytes(), segment.name))
+        repeats.save()
         segment.path.unlink()
 
 

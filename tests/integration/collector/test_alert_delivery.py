@@ -5,6 +5,7 @@ import socket
 import socketserver
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -315,7 +316,12 @@ class MailHandler(socketserver.StreamRequestHandler):
             if word == b"QUIT":
                 self.wfile.write(b"221 bye\r\n")
                 return
-            self.wfile.write(b"250 fine\r\n")
+            if word == b"AUTH":
+                self.server.messages.append(line.decode())  # type: ignore[attr-defined]
+                self.wfile.write(b"235 welcome\r\n")
+                continue
+            more = b"250-here\r\n250 AUTH PLAIN\r\n" if word == b"EHLO" else b"250 fine\r\n"
+            self.wfile.write(more)
 
 
 async def test_an_email_reaches_the_server() -> None:
@@ -344,6 +350,30 @@ async def test_an_email_reaches_the_server() -> None:
     assert "Subject: Alert: It burns" in message
     assert "Message-ID: <abc-firing@evenkeel>" in message
     assert "To: ann@example.com, bob@example.com" in message
+
+
+@pytest.mark.parametrize("user", ["ann@example.com", "ann%40example.com"])
+def test_a_mail_server_gets_the_user_of_the_address(tmp_path: Path, user: str) -> None:
+    (tmp_path / "key").write_text("secret")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
+        messages: list[str] = []
+        server.messages = messages  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            port = server.server_address[1]
+            receiver = Receiver(
+                "mail", f"smtp://{user}@127.0.0.1:{port}", ReceiverType.EMAIL,
+                secrets=(Secret(file=tmp_path / "key"),), sender="a@b.test",
+                recipients=("c@d.test",),
+            )  # fmt: skip
+            target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
+            send_email(receiver, notification_of("It burns"), target, TIMEOUT_S)
+        finally:
+            server.shutdown()
+            thread.join()
+    login, _ = messages
+    assert b64decode(login.split()[2]) == b"\0ann@example.com\0secret"
 
 
 class SlowMailHandler(socketserver.StreamRequestHandler):

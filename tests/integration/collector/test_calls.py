@@ -4,6 +4,8 @@ import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -135,6 +137,19 @@ def test_what_is_held_when_the_collector_is_killed_counts_once_after_the_next_st
         wait_until_settled(again, before + 2)
         wait_for(lambda: requests_of(again, ["another"]) != [])
         assert again.rows("SELECT count() - 1 FROM requests") == num
+
+
+def test_what_is_held_when_the_collector_stops_is_counted_then(tmp_path: Path) -> None:
+    """Held requests are kept for a day, and a stop may be longer. A late server still replaces."""
+    hold = ("--client-hold-s", "600")
+    with running_collector(tmp_path, hold) as collector:
+        send(collector, "last", replace(CLIENT, id="other"))
+        send(collector, "both", CLIENT)
+    with running_collector(tmp_path, hold) as again:
+        assert requests_of(again, ["last", "both"]) == [("both", "gen_ai"), ("last", "gen_ai")]
+        send(again, "both", POST, GATEWAY, SERVER)
+        wait_for(lambda: requests_of(again, ["both"]) == [("both", "evenkeel")], timeout_s=60)
+        assert requests_of(again, ["last"]) == [("last", "gen_ai")]
 
 
 RECORDED = json.loads((ROOT / "tests" / "fixtures" / "sdk_traces.json").read_text())["traces"]

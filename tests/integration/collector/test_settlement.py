@@ -11,6 +11,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.log.segment_format import encode_segment
+from evenkeel_collector.store.call_settlement import CallSettlement
 from evenkeel_collector.store.settler import Settler
 from evenkeel_collector.store.storage import Storage, insert_segment
 from evenkeel_collector.telemetry.metrics import SelfMetrics
@@ -228,3 +229,16 @@ def test_clocks_that_are_hours_apart_make_no_second_request(
     send(opened, client, served, "clocks", b"s" * 8, b"c" * 8, ago_s=server_ago_s)
     settler(opened).settle(client)
     assert counted(client) == [("clocks", "evenkeel")]
+
+
+def test_the_end_settles_what_is_held_in_batches(
+    opened: Storage, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenkeel_collector.store.settler.MAX_BATCH", 2)
+    metrics = SelfMetrics()
+    settlement = CallSettlement(opened, metrics, hold_s=3600)
+    for number in range(5):
+        send(opened, client, CLIENT, f"held{number}", b"client-%d" % number)
+        metrics.segments_stored.inc()
+    settlement.close()
+    assert [trace for trace, _ in counted(client)] == [f"held{number}" for number in range(5)]

@@ -189,6 +189,32 @@ def test_a_backup_is_a_whole_collector_again_and_exports_hold_every_row(tmp_path
         wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1h") == [(51,)])
 
 
+def test_an_export_has_what_was_only_in_the_log_and_a_retry_is_still_known(
+    tmp_path: Path,
+) -> None:
+    """A collector that is killed, or stopped while the store is busy, leaves the rest there."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    body = trace_request(
+        3, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}, start_ns=time.time_ns()
+    ).SerializeToString()
+    with running_collector(data) as collector:
+        url = f"{collector.http_url}/v1/traces"
+        assert httpx.post(url, content=body, headers=PROTOBUF).status_code == 200
+        collector.kill()
+    assert list((data / "log").glob("*.open"))
+    exported = run_store(
+        "export", "parquet", str(out), "--table", "spans", "--data-dir", str(data), "--json"
+    )
+    assert (exported.returncode, json.loads(exported.stdout)) == (0, {"files": 1, "rows": 3})
+    assert list((data / "log").glob("*.open")) + list((data / "log").glob("*.sealed")) == []
+    with running_collector(data) as collector:
+        url = f"{collector.http_url}/v1/traces"
+        assert httpx.post(url, content=body, headers=PROTOBUF).status_code == 200
+        send(collector, 1, "acme", 0)
+        wait_for(lambda: collector.rows("SELECT count() FROM spans") != [(3,)])
+        assert collector.rows("SELECT count() FROM spans") == [(4,)]
+
+
 def test_a_damaged_backup_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     data, backup, again = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "again"
     with running_collector(data) as collector:

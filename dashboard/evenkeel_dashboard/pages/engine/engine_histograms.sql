@@ -27,6 +27,7 @@ FROM
     FROM
     (
         SELECT time, service, instance, attributes, resource_attributes, temporality,
+            resource_attributes['evenkeel.tenant'] AS of_tenant,
             CAST(bucket_counts, 'Array(Int64)') AS counted,
             replaceRegexpOne(toString(engine_state.name), '_total$', '') AS base,
             transform(base, {labelled:Array(String)}, {label_names:Array(String)}, '') AS by_label,
@@ -36,7 +37,8 @@ FROM
             {measures:Array(String)}[place] AS measure,
             arrayMap(bound -> bound * {scales:Array(Float64)}[place], engine_state.bounds) AS bounds,
             lagInFrame(counted) OVER (
-                PARTITION BY key, service, instance, attributes, temporality, bounds ORDER BY time) AS before
+                PARTITION BY key, service, instance, of_tenant, attributes, temporality, bounds
+                ORDER BY time) AS before
         FROM engine_state
         WHERE engine_state.name IN {names:Array(String)}
             AND engine_state.kind = 'histogram'
@@ -48,7 +50,7 @@ FROM
                 OR (model = '' AND service = {model:String}))
     )
     WHERE place > 0
-    GROUP BY mapped_as, measure, bounds, service, instance, attributes, base, temporality
+    GROUP BY mapped_as, measure, bounds, service, instance, of_tenant, attributes, base, temporality
 )
 WHERE NOT (is_shared AND (service, instance) IN (
     SELECT service, instance

@@ -1,6 +1,7 @@
 -- What engines' own metrics measure per interval, under our names (evenkeel/engines): the mean of a
 -- gauge, summed over instances unless it is a ratio; the increase of a counter. After an engine restart, a
--- counter increases from 0. `label` is the reason, position or source, if there is one.
+-- counter increases from 0. `label` is the reason, position or source, if there is one. What a tenant's token
+-- sent is another series than the fleet's, whatever instance it names.
 SELECT bucket, engine, measure, label,
     multiIf(is_counter, sum(growth), match(measure, '_(ratio|rate)$'), avg(mean), sum(mean)) AS value
 FROM
@@ -19,6 +20,7 @@ FROM
             time,
             service,
             instance,
+            resource_attributes['evenkeel.tenant'] AS of_tenant,
             attributes,
             {engines:Array(String)}[place] AS engine,
             {measures:Array(String)}[place] AS measure,
@@ -30,7 +32,7 @@ FROM
                 nullIf(attributes['reason'], ''), nullIf(attributes['position'], ''),
                 nullIf(attributes['source'], ''), '') AS label,
             lagInFrame(toNullable(read)) OVER (
-                PARTITION BY key, service, instance, attributes ORDER BY time) AS before
+                PARTITION BY key, service, instance, of_tenant, attributes ORDER BY time) AS before
         FROM
         (
             SELECT *,
@@ -49,7 +51,7 @@ FROM
         ) AS engine_state
         WHERE place > 0 AND isNotNull(read)
     )
-    GROUP BY bucket, engine, measure, label, is_counter, service, instance, attributes
+    GROUP BY bucket, engine, measure, label, is_counter, service, instance, of_tenant, attributes
 )
 GROUP BY bucket, engine, measure, label, is_counter
 ORDER BY bucket, engine, measure, label

@@ -10,6 +10,6 @@ WHERE engine_state.name = 'evenkeel_speculation_speedup_ratio'
     AND time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND isNotNull(value)
-GROUP BY service, instance, batch
+GROUP BY service, instance, resource_attributes['evenkeel.tenant'], batch
 ORDER BY service, instance, batch != 'all', toUInt32OrZero(batch)
 LIMIT 40

@@ -8,7 +8,15 @@ import pytest
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.state import State
-from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
+from tests.fixtures.slo_requests import (
+    NOW,
+    SLOW,
+    S,
+    counting_evaluator,
+    evaluator,
+    insert,
+    slo_text,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -151,3 +159,26 @@ def test_a_budget_policy_tells_labels_and_ends_with_the_spending(
     insert(client, *good)
     engine.cycle(NOW + 2 * S)
     assert ("chat/budget-50", "ticket") not in firing()
+
+
+def test_a_clock_that_was_hours_ahead_stops_no_alert(client: Any, tmp_path: Path) -> None:
+    """A machine may start hours ahead, until it asks a time server."""
+    insert(client, *({"end_ns": NOW - 200 * S} for _ in range(20)))
+    engine = counting_evaluator(client, tmp_path, slo_text())
+    engine.cycle(NOW + 7200 * S)
+    insert(client, *({"end_ns": NOW - S // 2} | SLOW for _ in range(20)))
+    engine.cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    pages = [alert for alert in book.alerts() if alert.severity == "page"]
+    book.close()
+    assert [(page.life.state, page.life.since_ns) for page in pages] == [(State.FIRING, NOW)]
+
+
+def test_a_clock_set_back_a_little_stands_still(client: Any, tmp_path: Path) -> None:
+    insert(client, *({"end_ns": NOW - S // 2} for _ in range(20)))
+    engine = counting_evaluator(client, tmp_path, slo_text())
+    engine.cycle(NOW)
+    insert(client, *({"end_ns": NOW - 2 * S} | SLOW for _ in range(20)))
+    assert engine.cycle(NOW - S)["chat"].counts.total == 40
+    (row,) = client.query("SELECT uniqExact(time) AS times FROM slo_status").named_results()
+    assert row["times"] == 1

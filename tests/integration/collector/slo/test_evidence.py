@@ -158,6 +158,40 @@ def test_a_tenant_s_alert_is_not_about_others(client: Any, tmp_path: Path) -> No
     assert notes["all"]["eval_verdict"].startswith("run theirs at")
 
 
+def test_an_alert_of_all_is_not_told_by_what_a_tenants_token_sends(
+    client: Any, tmp_path: Path
+) -> None:
+    """The collector writes the token's tenant to the resource; a caller's is on the span alone."""
+    insert_burn(client)
+    theirs = instance("c", "1.6") | {"evenkeel.tenant": "globex"}
+    insert_spans(
+        client,
+        (7200, instance("a", "1.4"), {}),
+        (600, instance("b", "1.5"), {}),
+        (9, instance("b", "1.5"), {"evenkeel.cache.change": "real", "evenkeel.tenant": "acme"}),
+        (60, theirs, {}),
+        (5, theirs, {"evenkeel.cache.change": "all is well"}),
+    )
+    client.insert(
+        "eval_results",
+        [
+            [to_datetime(NOW - 90 * S), "gate", "ours", "accuracy", "pass", {}],
+            [
+                to_datetime(NOW - 60 * S), "gate", "forged", "accuracy", "pass",
+                {"evenkeel.tenant": "globex"},
+            ],
+        ],
+        column_names=["time", "kind", "run_id", "gate", "verdict", "attributes"],
+    )  # fmt: skip
+    evaluator(client, tmp_path, slo_text()).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    notes = next(a for a in book.alerts() if a.severity == "page").details.annotations
+    book.close()
+    assert notes["control_action"].startswith("cache: real at")
+    assert "version 1.5 (before: 1.4)" in notes["last_deploy"]
+    assert notes["eval_verdict"].startswith("run ours at")
+
+
 def test_versions_of_two_prompts_are_two_cohorts(client: Any, tmp_path: Path) -> None:
     support = {"prompt_name": "support", "prompt_version": "2"}
     chat = {"prompt_name": "chat", "prompt_version": "2"}

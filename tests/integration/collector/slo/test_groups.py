@@ -10,6 +10,7 @@ from evenkeel.errors import StoreError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.matchers import parse_matchers
+from evenkeel.times import parse_time_ns
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.slo.evaluator import Evaluator
@@ -203,3 +204,20 @@ def test_commands_read_the_groups_of_a_span(client: Any, tmp_path: Path) -> None
             with_groups(slos, read, NOW)
     finally:
         client.command("RENAME TABLE away TO requests_1h")
+
+
+def test_a_group_stays_to_the_end_of_a_long_month(client: Any, tmp_path: Path) -> None:
+    """Also after a restart on its last day, which reads all of it."""
+    last_day = parse_time_ns("2026-10-31T12:00Z")
+    first_day = parse_time_ns("2026-10-01T08:00Z")
+    insert(client, *of_tenant("early", 2, **SLOW, end_ns=first_day))
+    insert(client, *of_tenant("both", 2, **SLOW, end_ns=first_day))
+    insert(client, *of_tenant("both", 3, end_ns=last_day - S))
+    text = grouped().replace("isRolling: true", "calendar: {timeZone: UTC}").replace("30d", "1M")
+    path = tmp_path / "slos.yaml"
+    path.write_text(text)
+    file = read_slo_file(path)
+    engine = Evaluator(file, SloStore(client), AlertBook(tmp_path / "alerts.db"))
+    assert totals(engine, last_day) == {"chat/both": (5, 2), "chat/early": (2, 2)}
+    reader = SloStore(client).read
+    assert len(with_groups(file.slos, reader, last_day)) == 2

@@ -192,3 +192,49 @@ def test_a_replayed_page_whose_alert_is_long_over_is_not_tried_for_ever(book: Al
     assert outbox.replay(NOW + 2 * S) == 1
     outbox.mark_failed(notification.number, "answered 500", NOW + 3 * S, NOW + 3 * S)
     assert len(outbox.overdue("on-call", NOW + 3 * S + LONGEST_NS)) == 1
+
+
+def test_what_has_fired_for_months_is_not_told_again_after_a_restart(book: AlertBook) -> None:
+    once = replace(PAGER, repeat_s=Fraction(0))
+    AlertEngine(book).observe([condition()], [once], NOW)
+    assert len(deliver(book, 0)) == 1
+    later = NOW + 100 * 86400 * S
+    book.forget_before(later - 90 * 86400 * S)
+    engine = AlertEngine(book)
+    engine.observe([condition()], [once], later)
+    assert engine.repeat([once], later) == 0
+    # Its end is, and after that it is forgotten.
+    engine.observe([condition(holds=False)], [once], later)
+    assert len(deliver(book, 100 * 86400)) == 1
+    book.forget_before(later + S)
+    assert dict(book.count_by_state()) == {"waiting": 0, "delivered": 0, "dead": 0}
+
+
+def test_the_repetitions_of_what_has_fired_for_months_are_forgotten(book: AlertBook) -> None:
+    engine = fire_and_repeat(book)
+    deliver(book, 70)
+    book.forget_before(NOW + 86400 * S)
+    assert book.count_by_state()["delivered"] == 1
+    assert engine.repeat([PAGER], NOW + 2 * 86400 * S) == 1
+
+
+def test_alerts_that_ended_months_ago_are_forgotten(book: AlertBook) -> None:
+    """Groups come and go: each that ever alerted would stay in every list."""
+    pending = replace(condition(severity="ticket"), delays=Delays(pending_ns=S))
+    engine = AlertEngine(book)
+    engine.observe([condition(), pending], [PAGER], NOW)
+    book.acknowledge(engine.alerts["chat", "page"].alert_id, "ann", "", NOW)
+    gone = replace(pending, holds=False)
+    engine.observe([condition(), gone], [PAGER], NOW + S)
+    book.forget_before(NOW + 3 * S)
+    assert [alert.severity for alert in book.alerts()] == ["page"]
+    assert list(book.acknowledged().values()) == ["ann"]
+    engine.observe([condition(holds=False)], [PAGER], NOW + 2 * S)
+    book.forget_before(NOW + S)
+    assert len(book.alerts()) == 1
+    book.forget_before(NOW + 3 * S)
+    assert book.alerts() == []
+    assert book.acknowledged() == {}
+    # The engine goes on with what it knows.
+    engine.observe([condition()], [PAGER], NOW + 4 * S)
+    assert [alert.life.state.value for alert in book.alerts()] == ["firing"]

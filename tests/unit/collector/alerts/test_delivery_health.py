@@ -1,5 +1,10 @@
 """The alert about a receiver that takes no notifications, and books of before."""
 
+from dataclasses import replace
+from datetime import time
+from zoneinfo import ZoneInfo
+
+from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import (
@@ -125,3 +130,19 @@ def test_a_receiver_that_left_the_file_ends_its_alert(book: AlertBook) -> None:
     office.cycle(10)
     office.engine.resolve_absent({("chat", "page"), delivery_key("b")}, [B], NOW + 20 * S)
     assert office.engine.alerts[delivery_key("a")].life.state is State.RESOLVED
+
+
+def test_a_receiver_that_is_muted_is_not_failing(book: AlertBook) -> None:
+    """Nothing is tried again before the span ends, at 12:00; NOW is 10:00."""
+    every_day = tuple(range(7))
+    muted = MuteTime(every_day, time(10, 5), time(12), ZoneInfo("UTC"))
+    office = Office(book, replace(A, mute_times=(muted,)), B)
+    office.cycle(290, CHAT)
+    for notification in book.due(2**62, receiver="a"):
+        book.mark_failed(notification.number, "answered 503", NOW + 300 * S, NOW + 295 * S)
+    end = 7200
+    for second in (3600, end - 1, end, end + 50):
+        assert office.cycle(second) == [], second
+    assert office.cycle(end + 61) == ["delivery/a firing"]
+    # What fires is not taken for over meanwhile.
+    assert office.cycle(86400 + 3600) == []

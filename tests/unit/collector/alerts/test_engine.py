@@ -201,10 +201,12 @@ def test_what_is_long_over_is_forgotten(book: AlertBook) -> None:
     engine.observe([condition(True)], RECEIVERS[:1], 1 * S)
     (notification,) = book.due(2 * S)
     book.mark_delivered(notification.number, 2 * S)
+    engine.observe([condition(False)], (), 3 * S)
     book.forget_before(100 * S)
     assert book.count_by_state()["delivered"] == 0
-    assert len(book.transitions(10)) == 1, "the store does not have it yet"
-    book.mark_stored(book.transitions(1)[0].id)
+    assert len(book.transitions(10)) == 2, "the store does not have them yet"
+    for transition in book.transitions(2):
+        book.mark_stored(transition.id)
     book.forget_before(100 * S)
     assert book.transitions(10) == []
 
@@ -262,3 +264,47 @@ def test_what_cannot_be_told_changes_nothing(book: AlertBook) -> None:
     assert engine.observe([condition(holds=None)], RECEIVERS, NOW + S) == []
     (alert,) = book.alerts()
     assert alert.life.state is State.FIRING
+
+
+def test_an_alert_that_is_only_pending_withholds_nothing(book: AlertBook) -> None:
+    """Nobody is told of it yet, and maybe never."""
+    engine = AlertEngine(book)
+    engine.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    pending = condition(pending_s=10)
+    engine.observe([pending, condition(severity="ticket")], RECEIVERS[:1], NOW)
+    assert [n.alerts[0].labels["severity"] for n in waiting(book)] == ["ticket"]
+    # With the page come no other tickets, from the moment that it fires.
+    rule = condition(slo="chat", severity="ticket", pending_s=10)
+    rule = replace(rule, slo="chat/other")
+    engine.observe([pending, rule], RECEIVERS[:1], NOW + S)
+    engine.observe([pending, rule], RECEIVERS[:1], NOW + 11 * S)
+    assert [n.alerts[0].labels["severity"] for n in waiting(book)] == ["page"]
+
+
+def test_the_end_of_a_silence_tells_of_what_can_no_longer_be_judged(book: AlertBook) -> None:
+    """The service broke during maintenance, and its callers have left."""
+    engine = AlertEngine(book)
+    book.add_silence(Silence("s1", "chat", 0, 10 * S, "maintenance"))
+    engine.observe([condition()], RECEIVERS[:1], 5 * S)
+    engine.observe([condition(None)], RECEIVERS[:1], 9 * S)
+    assert waiting(book) == []
+    engine.observe([condition(None), condition(None, slo="quiet")], RECEIVERS[:1], 11 * S)
+    assert [(n.status, n.alerts[0].labels["slo"]) for n in waiting(book)] == [("firing", "chat")]
+    engine.observe([condition(False)], RECEIVERS[:1], 12 * S)
+    assert [n.status for n in waiting(book)] == ["resolved"]
+
+
+def test_a_name_that_is_unknown_is_answered_briefly(book: AlertBook) -> None:
+    """A grouped SLO may have two thousand names; its own is none of them."""
+    book.set_subjects([f"chat/t{number:04}" for number in range(2000)] + ["tail"])
+    book.check_subject("chat/t0007")
+    with pytest.raises(ConfigurationError) as caught:
+        book.check_subject("chat")
+    assert str(caught.value) == (
+        "no SLO or rule is named 'chat': it is grouped, and its 2000 SLOs have names such as "
+        "'chat/t0000'; a silence of all of them matches slo_group=chat"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        book.check_subject("chart")
+    assert str(caught.value).startswith("no SLO or rule is named 'chart'; there are chat/t0000, ")
+    assert str(caught.value).endswith(", chat/t0009 and 1991 more")

@@ -50,6 +50,18 @@ def test_a_clock_set_back_does_not_resolve_or_fire_early() -> None:
     assert step(pending, True, 50 * S, Delays(10 * S)).state is State.PENDING
 
 
+def test_an_alert_waits_no_longer_because_the_clock_was_ahead() -> None:
+    """A machine may start hours ahead, until it asks a time server."""
+    ahead = 7200 * S
+    pending = step(Life(), True, ahead + 100 * S, Delays(10 * S))
+    pending = step(pending, True, 100 * S, Delays(10 * S))
+    assert step(pending, True, 110 * S, Delays(10 * S)) == Life(State.FIRING, 100 * S, 110 * S)
+    firing = step(Life(), True, ahead + 100 * S, Delays(0, 10 * S))
+    firing = step(firing, False, 100 * S, Delays(0, 10 * S))
+    # It does not end before it began.
+    assert step(firing, False, 110 * S, Delays(0, 10 * S)) == Life(State.RESOLVED, 100 * S, 100 * S)
+
+
 ALLOWED = {
     (State.INACTIVE, State.PENDING),
     (State.INACTIVE, State.FIRING),

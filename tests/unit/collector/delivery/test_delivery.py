@@ -1,8 +1,12 @@
 """Back-off, what answers mean, and the notification as a whole."""
 
 import asyncio
+import socket
+import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, fingerprint
 from evenkeel_collector.delivery.alertmanager import alertmanager_message
-from evenkeel_collector.delivery.attempt import deliver, read_outcome
+from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, read_outcome
 from evenkeel_collector.delivery.receiver_queue import backoff_s
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
@@ -146,3 +150,51 @@ def test_a_secret_address_that_is_none_is_a_failed_attempt_that_keeps_the_secret
     assert not is_delivered
     assert error
     assert "key" not in error
+
+
+class Accepting(BaseHTTPRequestHandler):
+    """Accepts every notification."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("kind", [ReceiverType.WEBHOOK, ReceiverType.EMAIL])
+def test_a_name_with_an_address_that_does_not_answer_is_reached_at_its_other_one(
+    kind: ReceiverType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a receiver on IPv4 alone whose name has an IPv6 address, too."""
+    resolve = socket.getaddrinfo
+
+    def both(host: str, port: int, *rest: int) -> list[Any]:
+        if host != "hook.test":
+            return resolve(host, port, *rest)
+        found = [(socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))]
+        return [(family, socket.SOCK_STREAM, 6, "", address) for family, address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with HTTPServer(("127.0.0.1", 0), Accepting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        scheme = "http" if kind is ReceiverType.WEBHOOK else "smtp"
+        url = f"{scheme}://hook.test:{server.server_port}/"
+        receiver = Receiver(
+            "on-call", url, kind, allow_private=True, sender="a@b.test", recipients=("c@d.test",)
+        )
+
+        async def attempt() -> DeliveryResult:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                return await deliver(client, receiver, NOTIFICATION, 5.0)
+
+        outcome = asyncio.run(attempt())
+        server.shutdown()
+    if kind is ReceiverType.WEBHOOK:
+        assert outcome == DeliveryResult(is_delivered=True)
+    else:
+        # It is reached, and does not speak SMTP.
+        assert "refused" not in outcome.error.lower()
+        assert "cannot assign" not in outcome.error.lower()

@@ -112,6 +112,14 @@ def test_a_freeze_lasts_while_the_budget_is_spent(slo: Slo) -> None:
     assert promotion_freezes([], {}, first, 9 * S) == []
 
 
+def test_a_freeze_lasts_while_the_groups_are_unknown(slo: Slo) -> None:
+    """As after a restart, until they are read from the store."""
+    before = [Freeze("chat/acme", "support", 7), Freeze("gone/acme", "", 7)]
+    assert promotion_freezes([], {}, before, 9 * S, unknown={"chat"}) == before[:1]
+    acme = replace(slo, name="chat/acme")
+    assert promotion_freezes([acme], {"chat/acme": verdict(99)}, before, 9 * S) == []
+
+
 def test_a_freeze_is_of_each_prompt_of_a_list(tmp_path: Path) -> None:
     path = tmp_path / "slos.yaml"
     path.write_text(FILE.replace("prompt_name: support", "prompt_name: [support, sales]"))

@@ -33,3 +33,46 @@ def test_a_file_is_no_folder_to_restore_into(data_dir: Path, tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match="not a folder"):
         restore(target, file)
     assert file.read_text() == "kept"
+
+
+def test_an_empty_folder_is_filled_and_not_replaced(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a volume, which cannot be removed, in a folder that cannot be written."""
+    (data_dir / "store" / "a").write_text("kept")
+    target = tmp_path / "backup.tar"
+    back_up(data_dir, target)
+    volume = tmp_path / "parent" / "volume"
+    # Some file systems put a folder into each volume.
+    (volume / "lost+found").mkdir(parents=True)
+    changed_ns, number = volume.parent.stat().st_mtime_ns, volume.stat().st_ino
+    restore(target, volume)
+    assert (volume / "store" / "a").read_text() == "kept"
+    assert {path.name for path in volume.iterdir()} == {"store", "tmp", "lost+found", ID_FILE}
+    assert (volume.parent.stat().st_mtime_ns, volume.stat().st_ino) == (changed_ns, number)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    restore(target, Path())
+    assert (here / "store" / "a").read_text() == "kept"
+
+
+def test_a_damaged_backup_leaves_an_empty_folder_empty(data_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup.tar"
+    back_up(data_dir, target)
+    target.write_bytes(target.read_bytes().replace(b"id", b"di", 1))
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    with pytest.raises(ConfigurationError):
+        restore(target, volume)
+    assert list(volume.iterdir()) == []
+
+
+def test_a_backup_leaves_out_what_the_file_system_keeps_in_a_volume(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    (data_dir / "lost+found").mkdir()
+    target, again = tmp_path / "backup.tar", tmp_path / "again"
+    back_up(data_dir, target)
+    restore(target, again)
+    assert {path.name for path in again.iterdir()} == {"store", "tmp", ID_FILE}
