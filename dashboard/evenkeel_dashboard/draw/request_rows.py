@@ -108,11 +108,17 @@ def short_id(request_id: str) -> str:
     return request_id if len(request_id) <= 14 else f"…{request_id[-12:]}"
 
 
-def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell]:
-    """Return one alert's cells: state, summary, evidence, and example requests."""
+def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell]:
+    """Return one alert's cells: state, summary, evidence, and example requests.
+
+    Args:
+        alert: A row of the query `alerts`.
+        end_ms: Until when one that fires has fired: now, or the end of a fixed range.
+        params: The selection's parameters, for links.
+    """
     levels = {"firing": "bad", "pending": "warning", "resolved": "good"}
     began_ms = alert["fired_ms"] or alert["started_ms"]
-    lasted_s = ((alert["ended_ms"] or now_ms) - began_ms) / 1000
+    lasted_s = ((alert["ended_ms"] or end_ms) - began_ms) / 1000
     annotations = alert["annotations"] or {}
     state = alert["state"] + (" (silenced)" if alert["was_silenced"] else "")
     return [

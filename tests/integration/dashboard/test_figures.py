@@ -66,3 +66,17 @@ def test_the_cached_share_is_the_same_on_every_page(client: Any) -> None:
     (compared,) = read(client, "compare_cohort", **FILTERED, service="", setup="", engine="")
     health = next(row for row in read(client, "health", **FILTERED, step_s=60) if not row["bucket"])
     assert compared["cached_ratio"] == health["cached_token_ratio"] == 0.5
+
+
+def test_a_page_is_listed_and_counted_before_any_number_of_tickets(client: Any) -> None:
+    client.command(
+        "INSERT INTO alert_history (time, transition_id, alert_id, slo, severity, state, starts_at)"
+        f" SELECT toDateTime64({NOW // S} - 500 + number, 9, 'UTC') AS at, toString(number),"
+        " toString(number), 'chat', if(number = 0, 'page', 'ticket'), 'firing', at"
+        " FROM numbers(151)"
+    )
+    rows = read(client, "alerts", **ENDS)
+    assert rows[0]["severity"] == "page"
+    assert [rows[0][f"num_{what}"] for what in ("alerts", "pages", "tickets", "pending")] == [
+        151, 1, 150, 0,
+    ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,8 +64,6 @@ TITLES = {
 Draw = Callable[[HealthData, Window], None]
 
 _CHANGES_MS = 7 * 86_400_000
-# A range that ended longer ago is in the past.
-_PAST_MS = 120_000
 _LOOK_FOR = (
     "The banner says whether the service is healthy. If it is red, click it to see who used up "
     "the error budget, or click an alert's top cause to open a request that shows it."
@@ -104,7 +102,7 @@ def _body(selection: Selection) -> None:
     _show_slos(data, selection)
     is_firing = any(alert["state"] == "firing" for alert in data.alerts)
     if is_firing:
-        _show_alerts(data, selection.to_params())
+        _show_alerts(data, selection)
     st.html(
         markup.number_tiles(
             headline_tiles(data.summary, data.previous),
@@ -114,7 +112,7 @@ def _body(selection: Selection) -> None:
     st.html(f'<div class="ek-remark" data-wasted>{escape(data.wasted.words())}</div>')
     _show_charts(data, window)
     if not is_firing:
-        _show_alerts(data, selection.to_params())
+        _show_alerts(data, selection)
     _show_changes(below, selection)
     _show_slowest(below, selection)
 
@@ -145,7 +143,7 @@ def _verdict(data: HealthData, selection: Selection) -> StateSummary:
     shown = Shown(
         range_words=range_words(data.window.duration_s, is_fixed=selection.is_fixed),
         now_ms=end_ms,
-        is_past=selection.is_fixed and end_ms < now_ms() - _PAST_MS,
+        is_past=selection.is_past(now_ms()),
         burned_ms=data.burned_ms,
     )
     found = verdict(data.slos, data.summary, data.previous, shown)
@@ -277,9 +275,15 @@ def _outcomes(data: HealthData, window: Window) -> None:
     zoomable(figure, "outcomes", "Requests by outcome", "requests per second, by outcome")
 
 
-def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
+def _show_alerts(data: HealthData, selection: Selection) -> None:
+    now = "at its end" if selection.is_past(now_ms()) else "now"
+    num_all = data.alerts[0]["num_alerts"] if data.alerts else 0
+    some = f"; {len(data.alerts)} of {num_all:,}" if num_all > len(data.alerts) else ""
     with st.container(border=True, key="card-alerts"):
-        st.html('<div class="ek-title">Alerts<small>firing now, and in this range</small></div>')
+        st.html(
+            f'<div class="ek-title">Alerts<small>firing {now}, and in this range{some}'
+            "</small></div>"
+        )
         if not data.alerts:
             st.caption("No alerts in this range.")
             return
@@ -287,7 +291,9 @@ def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
             "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
             "examples",
         )  # fmt: skip
-        rows = [alert_cells(alert, now_ms(), params) for alert in data.alerts]
+        end_ms = data.window.to_ms if selection.is_fixed else now_ms()
+        params = selection.to_params()
+        rows = [alert_cells(alert, end_ms, params) for alert in data.alerts]
         st.html(markup.table(headers, rows, "Alerts"))
 
 

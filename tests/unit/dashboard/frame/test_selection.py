@@ -189,3 +189,11 @@ def test_filters_are_cleared_and_the_range_stays() -> None:
     filters: dict[str, Any] = dict.fromkeys(FILTERS, "x")
     filtered = Selection(preset="6h", zone="local", **filters)
     assert filtered.unfiltered() == Selection(preset="6h", zone="local")
+
+
+def test_only_a_range_that_ended_is_in_the_past() -> None:
+    now_ms = 1_795_576_200_000
+    fixed = Selection().narrowed(now_ms - 3_600_000, now_ms - 121_000)
+    assert fixed.is_past(now_ms)
+    assert not fixed.is_past(now_ms - 60_000)
+    assert not Selection().is_past(now_ms)

@@ -35,30 +35,44 @@ def alert(**fields: Any) -> dict[str, Any]:
     } | fields  # fmt: skip
 
 
+def counted(pages: int = 0, tickets: int = 0, pending: int = 0) -> list[dict[str, Any]]:
+    """Return an alert with the counts of all, as the query has them."""
+    return [alert(num_pages=pages, num_tickets=tickets, num_pending=pending)]
+
+
+TEN_PAST_THREE_MS = 1_795_576_200_000
+
+
 @pytest.mark.parametrize(
-    ("alerts", "expected"),
+    ("alerts", "level", "now", "past"),
     [
-        pytest.param([], ("good", "Nothing is firing"), id="nothing"),
-        pytest.param([alert()], ("bad", "1 page is firing"), id="a page"),
-        pytest.param([alert(severity="ticket")], ("warning", "1 ticket is firing"), id="a ticket"),
+        pytest.param([], "good", "Nothing is firing", "nothing was firing", id="nothing"),
+        pytest.param(counted(1), "bad", "1 page is firing", "1 page was firing", id="a page"),
         pytest.param(
-            [alert(), alert(), alert(severity="ticket")],
-            ("bad", "2 pages and 1 ticket are firing"),
-            id="both",
+            counted(0, 1), "warning", "1 ticket is firing", "1 ticket was firing", id="a ticket"
         ),
-        pytest.param([alert(state="pending")], ("warning", "1 pending"), id="pending"),
-        pytest.param([alert(state="resolved")], ("good", "Nothing is firing"), id="over"),
+        pytest.param(
+            counted(2, 1_400),
+            "bad",
+            "2 pages and 1,400 tickets are firing",
+            "2 pages and 1,400 tickets were firing",
+            id="both, more than are shown",
+        ),
+        pytest.param(counted(pending=2), "warning", "2 pending", "2 were pending", id="pending"),
+        pytest.param(counted(), "good", "Nothing is firing", "nothing was firing", id="over"),
     ],
 )
 def test_the_headline_counts_what_fires(
-    alerts: list[dict[str, Any]], expected: tuple[str, str]
+    alerts: list[dict[str, Any]], level: str, now: str, past: str
 ) -> None:
-    assert headline(alerts) == expected
+    assert headline(alerts) == (level, now)
+    at = f"At 2026-11-25 03:10:00 UTC, {past}"
+    assert headline(alerts, past_ms=TEN_PAST_THREE_MS) == (level, at)
 
 
 def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:
     assert headline([], is_watched=False) == ("unknown", "No known alerts")
-    assert headline([alert()], is_watched=False)[0] == "bad"
+    assert headline(counted(1), is_watched=False)[0] == "bad"
 
 
 def test_the_timeline_is_cut_to_the_window() -> None:
