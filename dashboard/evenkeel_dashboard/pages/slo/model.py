@@ -201,7 +201,8 @@ def _day(unix_ms: int) -> date:
 def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
     """Return the cohorts that burned more than their share of the traffic, worst first.
 
-    A dimension with only one cohort is not informative and is left out.
+    Shares are of all requests, also of those without a value (cohort ""), which are not listed. A
+    dimension with only one cohort is not informative and is left out.
     """
     totals: dict[str, list[float]] = {}
     for row in rows:
@@ -219,7 +220,10 @@ def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
             row["total_sum"] / totals[row["dimension"]][0],
         )
         for row in rows
-        if row["bad_sum"] > 0 and row["total_sum"] > 0 and totals[row["dimension"]][2] > 1
+        if row["cohort"]
+        and row["bad_sum"] > 0
+        and row["total_sum"] > 0
+        and totals[row["dimension"]][2] > 1
     ]
     found.sort(key=lambda b: (b.traffic_share - b.bad_share, b.dimension, b.cohort))
     return found[:limit]

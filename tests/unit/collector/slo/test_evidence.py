@@ -81,6 +81,10 @@ def test_the_worst_cohorts_are_those_beyond_their_own_past() -> None:
         "tenant=acme: 20.0% bad of 100, 1.0% before; tenant=new: 100.0% bad of 10, no data before"
     )
     assert worst_cohorts(recent[3:], []) is None
+    nameless = cohort("tenant", "", 900, 90)
+    assert worst_cohorts([nameless, recent[2]], []) == (
+        "tenant=new: 100.0% bad of 10, no data before"
+    ), "the only one named is not all of the traffic"
 
 
 def test_the_change_nearest_to_the_window_is_named() -> None:

@@ -155,6 +155,18 @@ def test_who_burned_more_than_their_traffic_comes_first() -> None:
     assert found[0].lift == pytest.approx(9)
 
 
+def test_shares_are_of_all_requests_also_of_those_without_a_value() -> None:
+    def row(cohort: str, total: float, bad: float) -> dict[str, object]:
+        return {"dimension": "tenant", "cohort": cohort, "total_sum": total, "bad_sum": bad}
+
+    found = burners([row("", 900, 90), row("acme", 60, 9), row("umbrella", 40, 1)])
+    assert [(b.cohort, b.bad_share, b.traffic_share) for b in found] == [
+        ("acme", pytest.approx(0.09), pytest.approx(0.06)),
+        ("umbrella", pytest.approx(0.01), pytest.approx(0.04)),
+    ]
+    assert [b.cohort for b in burners([row("", 900, 0), row("acme", 100, 9)])] == ["acme"]
+
+
 def test_a_draft_changes_limit_and_target_alone() -> None:
     tried = draft(SLO, 1.0, Fraction(99, 100))
     assert (tried.indicator.threshold_s, tried.target) == (1.0, Fraction(99, 100))
