@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel.store import read_query
+from evenkeel.times import to_datetime
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.new_store import open_new_store
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.integration
 
 ENDS: dict[str, object] = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6}
 FILTERED = {**ENDS, **NO_FILTER}
-TABLES = ("requests", "requests_1m", "requests_1h", "alert_history", "engine_steps")
+SLICED = {**FILTERED, "period_s": 60, "slice_s": 60}
+TABLES = ("spans", "requests", "requests_1m", "requests_1h", "alert_history", "engine_steps")
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +82,77 @@ def test_a_page_is_listed_and_counted_before_any_number_of_tickets(client: Any) 
     assert [rows[0][f"num_{what}"] for what in ("alerts", "pages", "tickets", "pending")] == [
         151, 1, 150, 0,
     ]  # fmt: skip
+
+
+def test_the_prefix_cache_is_that_of_all_cohorts_not_of_those_listed(client: Any) -> None:
+    store(
+        client,
+        *(
+            {"tenant": f"t{i}", "input_tokens": 100, "cached_tokens": 80 if i < 30 else 0}
+            for i in range(60)
+        ),
+    )
+    rows = read(client, "cache_cohorts", **SLICED, dimension="tenant")
+    assert (len(rows), rows[0]["num_cohorts"], rows[0]["all_requests"]) == (30, 60, 60)
+    assert rows[0]["all_cached_tokens"] / rows[0]["all_input_tokens"] == 0.4
+    assert rows[0]["all_cold"] == 30
+
+
+def test_a_model_without_a_rate_hides_no_other_models_savings(client: Any) -> None:
+    cached = {"tenant": "a", "model": "support", "input_tokens": 1000, "cached_tokens": 500}
+    store(
+        client,
+        cached | {"prefill_s": 0.5},
+        cached | {"model": "other", "input_tokens": 20, "cached_tokens": 16},
+    )
+    (row,) = read(client, "cache_cohorts", **SLICED, dimension="tenant")
+    assert row["saved_s"] == row["all_saved_s"] == pytest.approx(0.5)
+
+
+OF_ACME = {
+    "gen_ai.request.model": "support", "evenkeel.tenant": "acme", "evenkeel.slo_class": "chat",
+    "evenkeel.prompt.name": "faq", "evenkeel.prompt.version": "2",
+}  # fmt: skip
+OF_CACHES = {
+    "evenkeel.response_cache": "miss", "evenkeel.cache.similarity": "0.9",
+    "evenkeel.cache.class.status": "served", "evenkeel.prefix.miss": "evicted",
+    "evenkeel.compression.verdict": "sent", "evenkeel.compression.saved_tokens": "7",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"model": "support"}, {"tenant": "acme"}, {"prompt": "faq@2"}, {"slo_class": "chat"}]
+)
+@pytest.mark.parametrize(
+    ("name", "column", "more"),
+    [
+        ("response_cache_counts", "num_requests", {}),
+        ("response_cache_details", "num_requests", {}),
+        ("response_cache_classes", "num_hits", {}),
+        ("cache_near_misses", "", {"limit": 9}),
+        ("prefix_misses", "num_requests", {}),
+        ("compression_verdicts", "num_requests", {}),
+        ("compressed_tokens", "saved_tokens", {}),
+    ],
+)
+def test_every_figure_of_the_caches_is_of_the_chosen_requests(
+    client: Any, name: str, column: str, more: dict[str, object], chosen: dict[str, str]
+) -> None:
+    of_others = {key: f"{value}0" for key, value in OF_ACME.items()}
+    client.insert(
+        "spans",
+        [[to_datetime(NOW - S), OF_CACHES | whose] for whose in (OF_ACME, of_others, of_others)],
+        column_names=["Timestamp", "SpanAttributes"],
+    )
+    client.command("TRUNCATE TABLE requests")
+    acme = {
+        "model": "support", "tenant": "acme", "slo_class": "chat", "prompt_name": "faq",
+        "prompt_version": "2", "response_cache": "miss",
+    }  # fmt: skip
+    other = {key: f"{value}0" for key, value in acme.items()} | {"response_cache": "miss"}
+    store(client, acme, other, other)
+    counts = [
+        sum(row[column] if column else 1 for row in read(client, name, **(sent | more)))
+        for sent in (SLICED, SLICED | chosen)
+    ]
+    assert counts == ([21, 7] if name == "compressed_tokens" else [3, 1])

@@ -73,12 +73,7 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
     engines = reading.rows_later(ENGINE_SECONDS, {**range_of(window), "model": selection.model})
     compressed = reading.rows_later(
         _HERE / "compressed_tokens.sql",
-        {
-            **range_of(window),
-            **slices(stored, window),
-            "model": selection.model,
-            "tenant": selection.tenant,
-        },
+        {**parameters, **slices(stored, window)},
     )
 
     def read() -> CostData:
