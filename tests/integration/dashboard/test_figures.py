@@ -46,7 +46,7 @@ def read(client: Any, name: str, **parameters: object) -> list[dict[str, Any]]:
 
 def store(client: Any, *rows: dict[str, Any]) -> None:
     """Store requests that ended in the range."""
-    names = {name for row in rows for name in row}
+    names = {name for row in rows for name in row} - {"model", "status", "sample_weight"}
     insert(client, *(dict.fromkeys(names) | {"end_ns": NOW - S} | row for row in rows))
 
 
@@ -156,3 +156,33 @@ def test_every_figure_of_the_caches_is_of_the_chosen_requests(
         for sent in (SLICED, SLICED | chosen)
     ]
     assert counts == ([21, 7] if name == "compressed_tokens" else [3, 1])
+
+
+@pytest.mark.parametrize("num", [40, 3000], ids=["few", "many"])
+def test_a_rollup_counts_the_requests_that_have_the_measure(client: Any, num: int) -> None:
+    prompt = {"tenant": "a", "prompt_name": "faq", "prompt_version": None, "sample_weight": 2.0}
+    answered = [prompt | {"ttft_s": 0.001 * (1 + i)} for i in range(num)]
+    store(client, *answered, *[prompt | {"ttft_s": None, "status": "shed"}] * num)
+    shed = {"tenant": "b", "prompt_name": "faq", "prompt_version": "1", "ttft_s": None}
+    insert(client, {"end_ns": NOW - S, **shed})
+    sent = {
+        **FILTERED, "measure": "ttft", "definition": "ours", "one_in": 1, "column": "ttft_s",
+        "dimension": "prompt",
+    }  # fmt: skip
+    for name in ("latency_cohorts", "latency_cohorts_1m"):
+        rows = [(row["cohort"], row["num_requests"]) for row in read(client, name, **sent)]
+        assert rows == [("faq@?", 2 * num)], name
+    for name in ("latency_heatmap", "latency_heatmap_1m"):
+        total = sum(row["num_requests"] for row in read(client, name, **sent, step_s=60))
+        assert total == pytest.approx(2 * num), name
+
+
+def test_as_many_cohorts_are_counted_as_there_are(client: Any) -> None:
+    store(client, *({"tenant": f"t{i}"} for i in range(401)))
+    sent = {
+        **FILTERED, "measure": "ttft", "definition": "ours", "one_in": 1, "column": "ttft_s",
+        "dimension": "tenant",
+    }  # fmt: skip
+    for name in ("latency_cohorts", "latency_cohorts_1m"):
+        rows = read(client, name, **sent)
+        assert (len(rows), rows[0]["num_cohorts"]) == (400, 401), name

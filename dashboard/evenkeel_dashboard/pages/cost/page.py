@@ -118,7 +118,8 @@ def _show_bill(data: CostData, dimension: str, currency: str) -> None:
 
 def _links(selection: Selection, dimension: str, name: str) -> tuple[str, str]:
     """Return the links of a cohort: its part of the bill, and its requests; "" for none."""
-    if dimension not in FILTERS or name == NONE:
+    # Requests of a prompt without a version cannot be filtered.
+    if dimension not in FILTERS or name == NONE or (dimension == "prompt" and name[-1:] == "@"):
         return "", ""
     params = selection.filtered(dimension, name).to_params()
     cost = markup.page_link("cost", {**params, "by": dimension if dimension == "tenant" else ""})

@@ -185,6 +185,11 @@ def axis_ticks_s(bins: Sequence[int]) -> list[float]:
     return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01]
 
 
+def is_value(cohort: str) -> bool:
+    """Return whether a cohort's name is a value to filter by, not that requests have none."""
+    return cohort != "none" and not cohort.endswith("@?")
+
+
 def cohort_names(rows: Sequence[Row]) -> list[str]:
     """Return the cohorts to draw, largest first; the rest appear only in the table."""
     return [row["cohort"] for row in rows[:MAX_LINES]]

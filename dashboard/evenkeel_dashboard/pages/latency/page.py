@@ -51,6 +51,7 @@ from evenkeel_dashboard.pages.latency.model import (
     bin_of,
     differs,
     heat,
+    is_value,
     meaning,
     missing_words,
 )
@@ -200,8 +201,11 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
 def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) -> None:
     with st.container(border=True, key="card-cohorts"):
         by = DIMENSIONS[view.dimension]
+        num_all = data.cohorts[0]["num_cohorts"]
+        some = f", the {len(data.cohorts)} with most requests of {num_all:,}"
+        some = some if num_all > len(data.cohorts) else ""
         st.html(
-            f'<div class="ek-title">By {by}<small>over the whole range; '
+            f'<div class="ek-title">By {by}<small>over the whole range{some}; '
             "click a name to filter</small></div>"
             if view.dimension
             else '<div class="ek-title">Over the whole range'
@@ -214,7 +218,7 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
             column = _FILTER_OF.get(view.dimension)
             href = (
                 markup.page_link("latency", others | {column: row["cohort"], "by": ""})
-                if column and row["cohort"] != "none"
+                if column and is_value(row["cohort"])
                 else ""
             )
             rows.append(
@@ -224,7 +228,8 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
                     *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
                 ]
             )
-        st.html(markup.table((by, "requests", *SHOWN), rows, f"Latency by {by}"))
+        headers = (by, "requests", *SHOWN)
+        st.html(markup.table(headers, rows, f"Latency by {by}", is_short=True))
 
 
 def _show_definitions(

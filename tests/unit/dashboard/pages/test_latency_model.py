@@ -17,6 +17,7 @@ from evenkeel_dashboard.pages.latency.model import (
     bin_middle,
     differs,
     heat,
+    is_value,
     meaning,
     one_in,
 )
@@ -101,3 +102,8 @@ def test_ticks_are_round_and_within_the_axis() -> None:
     assert axis_ticks_s(list(range(-20, 11))) == pytest.approx([0.01, 0.1, 1, 10])
     assert axis_ticks_s(list(range(-25, -12))) == pytest.approx([0.005, 0.01, 0.02, 0.05])
     assert axis_ticks_s([]) == []
+
+
+def test_a_cohort_of_requests_without_a_value_is_no_filter() -> None:
+    names = ["acme", "none", "faq@2", "faq@?"]
+    assert [is_value(name) for name in names] == [True, False, True, False]
