@@ -24,7 +24,7 @@ _EVENTS = {
 # With more SLOs than this, a page shows only the worst.
 MOST_SLOS = 12
 
-_BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok")
+_BY_URGENCY = ("firing", "pending", "stale", "unknown", "no_data", "ok")
 
 
 def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:
@@ -111,6 +111,8 @@ def slo_state(row: Row) -> tuple[str, str]:
     """Return the level of an SLO's state and a short text for it."""
     if row["state"] == "firing":
         return "bad", f"firing: {row['severity'] or 'alert'}"
+    if row["state"] == "stale":
+        return "unknown", f"not evaluated since {wording.moment_ms(row['time_ms'])}"
     if row["state"] == "no_data":
         return "unknown", wording.NO_DATA
     if row["state"] == "unknown":

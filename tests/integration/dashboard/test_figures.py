@@ -20,7 +20,15 @@ pytestmark = pytest.mark.integration
 ENDS: dict[str, object] = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6}
 FILTERED = {**ENDS, **NO_FILTER}
 SLICED = {**FILTERED, "period_s": 60, "slice_s": 60}
-TABLES = ("spans", "requests", "requests_1m", "requests_1h", "alert_history", "engine_steps")
+TABLES = (
+    "spans",
+    "requests",
+    "requests_1m",
+    "requests_1h",
+    "alert_history",
+    "engine_steps",
+    "slo_status",
+)
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +194,23 @@ def test_as_many_cohorts_are_counted_as_there_are(client: Any) -> None:
     for name in ("latency_cohorts", "latency_cohorts_1m"):
         rows = read(client, name, **sent)
         assert (len(rows), rows[0]["num_cohorts"]) == (400, 401), name
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "state"),
+    [
+        pytest.param([15, 10, 5], "ok", id="evaluated"),
+        pytest.param([605, 604], "stale", id="not for ten minutes"),
+        pytest.param([3600 + 601, 601], "ok", id="evaluated once per hour"),
+        pytest.param([3 * 3600 + 1200, 3 * 3600 + 600], "stale", id="not for three hours"),
+        pytest.param([30], "ok", id="evaluated once"),
+    ],
+)
+def test_an_old_verdict_on_an_slo_is_stale(client: Any, ages_s: list[int], state: str) -> None:
+    for age_s in ages_s:
+        client.command(
+            "INSERT INTO slo_status (time, slo, state, target, calendar_period) VALUES"
+            f" (toDateTime64({NOW // S - age_s}, 9, 'UTC'), 'chat', 'ok', 0.99, '')"
+        )
+    (row,) = read(client, "slo_now", to_ms=ENDS["to_ms"])
+    assert (row["state"], row["time_ms"]) == (state, (NOW // S - min(ages_s)) * 1000)

@@ -17,6 +17,8 @@ _MAIN_CAUSE_SHARE = 0.5
 # TTFT growth below this ratio, or below this many seconds, is not reported.
 _NOTABLE_GROWTH_RATIO = 1.25
 _NOTABLE_GROWTH_S = 0.02
+# A headline names this many SLOs, and counts the others.
+MAX_NAMED = 5
 
 
 _TILES = (
@@ -122,17 +124,44 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
         return StateSummary("warning", at + _recovered_words(firing, shown), reason)
     levels = [slo_state(row)[0] for row in slos]
     if "warning" in levels:
-        names = ", ".join(
-            f"{row['slo']} ({slo_state(row)[1]})" for row in slos if slo_state(row)[0] == "warning"
+        names = _listed(
+            [
+                f"{row['slo']} ({slo_state(row)[1]})"
+                for row in slos
+                if slo_state(row)[0] == "warning"
+            ]
         )
         return StateSummary("warning", f"{at}{'at' if at else 'At'} risk: {names}", reason)
     if not slos:
-        return StateSummary("unknown", "No SLOs are configured, so health cannot be judged", reason)
+        none = f"{at}no SLO was" if at else "No SLO is"
+        return StateSummary("unknown", f"{none} evaluated, so health cannot be judged", reason)
     num_met = levels.count("good")
+    unjudged = [row for row in slos if row["state"] in ("stale", "unknown")]
+    if unjudged:
+        words = _unjudged_words(slos, unjudged, num_met)
+        return StateSummary("unknown", at + words if at else words[0].upper() + words[1:], reason)
     if num_met == 0:
         return StateSummary("unknown", "No data to judge the SLOs", reason)
     words = f"ealthy: {num_met} of {len(slos)} SLOs met, none firing"
     return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _unjudged_words(slos: Sequence[Row], unjudged: Sequence[Row], num_met: int) -> str:
+    """Return which SLOs nothing is known of, because they cannot be, or are not, evaluated."""
+    since_ms = [row["time_ms"] for row in unjudged if row["state"] == "stale"]
+    if len(since_ms) == len(slos):
+        return (
+            f"no SLO has been evaluated since {wording.moment_ms(max(since_ms))}: does the "
+            "collector run, with --slos?"
+        )
+    names = _listed([row["slo"] for row in unjudged])
+    met = f"{num_met} of {len(slos)} SLOs met, none firing"
+    return f"{met}, but {names} {'is' if len(unjudged) == 1 else 'are'} not evaluated"
 
 
 def worst_firing(slos: Sequence[Row]) -> str:
@@ -150,7 +179,7 @@ def _recent(row: Row) -> tuple[float | None, float]:
 
 
 def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
-    names = ", ".join(row["slo"] for row in burning)
+    names = _listed([row["slo"] for row in burning])
     burn, length_s = max((_recent(row) for row in burning), key=lambda found: found[0] or 0.0)
     is_one = len(burning) == 1
     verb = ("was" if is_one else "were") if is_past else ("is" if is_one else "are")
@@ -163,14 +192,15 @@ def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
 
 def _recovered_words(firing: Sequence[Row], shown: Shown) -> str:
     """Return since when the SLOs that still fire have recovered, and until when alerts stay."""
-    names = ", ".join(row["slo"] for row in firing)
+    names = _listed([row["slo"] for row in firing])
     times = [shown.burned_ms.get(row["slo"]) for row in firing]
     known = [time_ms for time_ms in times if time_ms is not None]
     severities = {row["severity"] or "alert" for row in firing}
     which = " and ".join(f"a {severity}" for severity in sorted(severities))
     which = f"{which[:1].upper()}{which[1:]} stay{'s' if len(severities) == 1 else ''} open"
     if not known:
-        return f"{names} has recovered. {which} until its windows are clear"
+        have, its = ("has", "its") if len(firing) == 1 else ("have", "their")
+        return f"{names} {have} recovered. {which} until {its} windows are clear"
     since_ms = max(known)
     until_ms = since_ms + round(1000 * max(_slowest_s(row) for row in firing))
     ago = wording.seconds(max(0, shown.now_ms - since_ms) // 1000)

@@ -341,8 +341,11 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
         return StateSummary("unknown", f"{name} has not been evaluated yet", look)
     if row.get("objective") in SESSIONS:
         look = "Start with the worst sessions: their page says what each waited for."
-    level, _ = slo_state(row)
+    level, state = slo_state(row)
     left = row["budget_left_ratio"]
+    if row["state"] == "unknown":
+        why = "the alert SloEvaluationFailed says why"
+        return StateSummary(level, f"{name} cannot be evaluated: {why}", look)
     if left is None:
         return StateSummary(level, f"{name} has no requests to judge in its period", look)
     counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"
@@ -356,6 +359,8 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
         headline = f"{name} has {wording.percent(left)} of its error budget left"
     if row["state"] == "firing":
         headline += f"; a {row['severity'] or 'alert'} is firing"
+    if row["state"] == "stale":
+        headline += f"; {state}"
     return StateSummary(level, f"{headline} ({counts})", look)
 
 

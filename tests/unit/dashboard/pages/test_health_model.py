@@ -63,7 +63,7 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
 @pytest.mark.parametrize(
     ("slos", "level", "headline"),
     [
-        pytest.param([], "unknown", "No SLOs are configured", id="no SLO, no verdict"),
+        pytest.param([], "unknown", "No SLO is evaluated", id="no SLO, no verdict"),
         pytest.param([slo()], "good", "Healthy: 1 of 1 SLOs met", id="met"),
         pytest.param(
             [slo(), BURNING],
@@ -82,6 +82,24 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
             "unknown",
             "No data to judge",
             id="no data is not healthy",
+        ),
+        pytest.param(
+            [slo(state="stale", time_ms=1_795_560_000_000)],
+            "unknown",
+            "No SLO has been evaluated since 2026-11-24 22:40:00 UTC",
+            id="the evaluator has stopped",
+        ),
+        pytest.param(
+            [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
+            "unknown",
+            "1 of 2 SLOs met, none firing, but chat-e2e is not evaluated",
+            id="one cannot be judged",
+        ),
+        pytest.param(
+            [slo(slo=f"t{i}", state="pending") for i in range(1_007)],
+            "warning",
+            "t3 (pending), t4 (pending) and 1,002 more",
+            id="more than a headline can name",
         ),
     ],
 )

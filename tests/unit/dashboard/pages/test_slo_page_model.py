@@ -276,6 +276,19 @@ def evaluated(**fields: object) -> dict[str, object]:
             "s has exhausted its error budget, 2.6× spent; a page is firing (5 of 100 bad)",
             id="exhausted and firing",
         ),
+        pytest.param(
+            evaluated(state="stale", time_ms=1_795_560_000_000),
+            "unknown",
+            "s has 25% of its error budget left; not evaluated since 2026-11-24 22:40:00 UTC "
+            "(5 of 100 bad)",
+            id="no longer evaluated",
+        ),
+        pytest.param(
+            evaluated(state="unknown", budget_left_ratio=None, good=0, total=0),
+            "unknown",
+            "s cannot be evaluated: the alert SloEvaluationFailed says why",
+            id="its evaluation fails",
+        ),
     ],
 )
 def test_the_sentence_at_the_top(row: dict[str, object] | None, level: str, headline: str) -> None:
