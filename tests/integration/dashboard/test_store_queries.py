@@ -33,8 +33,8 @@ EXPLORE: dict[str, object] = {
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
 QUERIES: dict[str, dict[str, Any]] = {
-    "health": {**NO_FILTER, "step_s": 60},
-    "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
+    "health": {**NO_FILTER, "step_s": 60, "data_from_ms": 0},
+    "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0, "data_from_ms": 0},
     "health_percentiles_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
     "health_percentiles_1h": {**NO_FILTER, "step_s": 3600, "before_ms": 0},
     "first_request": {},

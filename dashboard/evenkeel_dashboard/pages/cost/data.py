@@ -29,6 +29,7 @@ class CostData:
 
     Attributes:
         cohorts: Every cohort, dearest first.
+        is_comparable: Whether all of the range before is stored.
         models: Rows of `cost_models`.
         prices: Rows of `prices_in_force`.
         engines: Rows of `engine_seconds`, by hour.
@@ -39,6 +40,7 @@ class CostData:
     """
 
     cohorts: list[CohortCost]
+    is_comparable: bool
     models: list[dict[str, Any]]
     prices: list[dict[str, Any]]
     engines: list[dict[str, Any]]
@@ -77,7 +79,8 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
     )
 
     def read() -> CostData:
-        found = cohort_costs(cohorts())
+        is_comparable = (selection.data_from_ms or 0) <= window.before().from_ms
+        found = cohort_costs(cohorts(), is_comparable=is_comparable)
         paying = [each.name for each in found if each.cost]
         named = paying[: MAX_SERIES if len(paying) <= MAX_SERIES else MAX_SERIES - 1]
         frame = reading.frame_later(
@@ -87,6 +90,7 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
         drawn = named + ([OTHERS] if len(paying) > len(named) else [])
         return CostData(
             cohorts=found,
+            is_comparable=is_comparable,
             models=models(),
             prices=prices(),
             engines=engines(),

@@ -39,7 +39,8 @@ class CohortCost:
     Attributes:
         name: The cohort; `NONE` if its requests have no such value.
         cost: Of its requests with a price.
-        before: Cost in the range before; None if no request of it had a price.
+        before: Cost in the range before; None if it is not known: no request of it had a price, or
+            not all of it is stored.
         num_requests: Requests, rejected ones included.
         num_priced: Those with a cost.
         tokens: Input and output tokens.
@@ -94,22 +95,27 @@ def _per_1m(cost: float, tokens: float, num_priced: float, num_served: float) ->
     return cost / tokens * MILLION
 
 
-def cohort_costs(rows: Sequence[Row]) -> list[CohortCost]:
-    """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included."""
-    before = {
+def cohort_costs(rows: Sequence[Row], *, is_comparable: bool = True) -> list[CohortCost]:
+    """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included.
+
+    Args:
+        rows: The query's rows.
+        is_comparable: Whether all of the range before is stored; otherwise no cost before is known.
+    """
+    before: dict[str, float | None] = {
         row["cohort"]: _known(
             float(row["cost"]),
             float(row["num_priced"]),
             float(row["num_requests"]) - float(row["num_shed"]),
         )
         for row in rows
-        if not row["is_now"]
+        if not row["is_now"] and is_comparable
     }
     found = [
         CohortCost(
             name=row["cohort"] or NONE,
             cost=float(row["cost"]),
-            before=before.pop(row["cohort"], 0.0),
+            before=before.pop(row["cohort"], 0.0) if is_comparable else None,
             num_requests=float(row["num_requests"]),
             num_priced=float(row["num_priced"]),
             tokens=float(row["tokens"]),

@@ -87,7 +87,7 @@ def _body(selection: Selection, dimension: str) -> None:
     show_without(selection, data.window, prices)
     left, right = st.columns([3, 2], gap="small")
     with left:
-        _show_changes(data.cohorts, selection, dimension, prices.currency, before)
+        _show_changes(data, selection, dimension, prices.currency, before)
         _show_engines(times, prices.currency)
     with right:
         _show_parts("Wasted", "paid for, and used by nobody", waste, prices.currency, total.cost)
@@ -164,7 +164,7 @@ def _show_cohorts(
 
 
 def _show_changes(
-    cohorts: Sequence[CohortCost],
+    data: CostData,
     selection: Selection,
     dimension: str,
     currency: str,
@@ -174,11 +174,12 @@ def _show_changes(
         st.html(
             f'<div class="ek-title">Biggest changes<small>against {escape(before)}</small></div>'
         )
-        changes = biggest_changes(cohorts)
+        changes = biggest_changes(data.cohorts)
         if not changes:
-            compared = total_of(cohorts).before
+            why = "no cost in" if data.is_comparable else "the stored data does not cover"
+            compared = total_of(data.cohorts).before
             st.caption(
-                "No cost changed." if compared else f"Nothing to compare with: no cost in {before}."
+                "No cost changed." if compared else f"Nothing to compare with: {why} {before}."
             )
             return
         largest = abs(changes[0].change or 0.0)

@@ -109,7 +109,12 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
 
 def _measured_later(selection: Selection, window: Window) -> reading.Rows:
     """Start reading a range and the previous one as rows of `health`, from the tables that fit."""
-    parameters = {**range_of(window), **selection.filters(), "step_s": window.step_s}
+    parameters = {
+        **range_of(window),
+        **selection.filters(),
+        "step_s": window.step_s,
+        "data_from_ms": selection.data_from_ms or 0,
+    }
     if not window.is_long:
         return reading.rows_later(_HERE / "health.sql", parameters)
     rolled = {**parameters, "before_ms": window.before().from_ms}

@@ -51,6 +51,15 @@ def model_row(model: str, **more: float) -> dict[str, Any]:
     return {"model": model, "since_ms": DAY_MS, **usual, **more}
 
 
+def test_a_range_before_that_is_not_all_stored_is_not_compared() -> None:
+    rows = [cohort_row("acme", 3.0), cohort_row("acme", 1.0, 0), cohort_row("gone", 2.0, 0)]
+    cohorts = cohort_costs(rows, is_comparable=False)
+    assert [(each.name, each.cost, each.change) for each in cohorts] == [("acme", 3.0, None)]
+    bill = cost_tiles(total_of(cohorts), {}, Savings(), [], "EUR")[0]
+    assert (bill.value, bill.change) == ("3 EUR", "")
+    assert biggest_changes(cohorts) == []
+
+
 def test_cohorts_are_compared_with_the_range_before() -> None:
     rows = [
         cohort_row("acme", 3.0), cohort_row("", 5.0, num_priced=5, num_shed=5),
