@@ -215,3 +215,21 @@ def test_an_old_verdict_on_an_slo_is_stale(client: Any, ages_s: list[int], state
         )
     (row,) = read(client, "slo_now", to_ms=ENDS["to_ms"])
     assert (row["state"], row["time_ms"]) == (state, (NOW // S - min(ages_s)) * 1000)
+
+
+def test_the_reasons_of_a_queue_add_up_to_it_also_if_the_engine_was_idle_meanwhile(
+    client: Any,
+) -> None:
+    for instance, age_s, num_waiting, held_by in (
+        ("a", 50, 4, "budget"), ("a", 49, 2, "kv"), ("a", 48, 0, ""), ("b", 45, 3, "budget"),
+    ):  # fmt: skip
+        client.command(
+            "INSERT INTO engine_steps (time, instance, num_steps, num_waiting, held_by, duration_s)"
+            f" VALUES (toDateTime64({NOW // S - age_s}, 9, 'UTC'), '{instance}', 1, {num_waiting},"
+            f" '{held_by}', 1)"
+        )
+    sent = {**ENDS, "step_s": 60, "model": ""}
+    (series,) = read(client, "engine_steps_series", **sent)
+    found = {r["reason"]: r["num_waiting"] for r in read(client, "engine_steps_waiting", **sent)}
+    assert found == pytest.approx({"budget": 4 / 3 + 3, "kv": 2 / 3})
+    assert sum(found.values()) == pytest.approx(series["num_waiting"])
