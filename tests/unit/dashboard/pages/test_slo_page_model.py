@@ -17,6 +17,7 @@ from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.pages.slo.draft import shortened_words
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
@@ -339,3 +340,8 @@ def test_the_link_to_a_cohort_keeps_what_the_slo_selects(
     slo = replace(SLO, indicator=replace(SLO.indicator, select=select))
     href = cohort_href(Burner("tenant", "acme", 9, 3, 1.0, 0.5), Selection(), slo)
     assert parse_qs(href.partition("?")[2]) == {**params, "order": ["ttft"]}
+
+
+def test_a_draft_says_over_how_little_it_was_replayed() -> None:
+    assert shortened_words(1_260, 604_800).startswith("Over the last 21 min of the range only")
+    assert shortened_words(3_540, 3_600) == "", "cut to the minute"
