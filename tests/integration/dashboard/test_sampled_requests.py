@@ -53,6 +53,9 @@ QUERIES: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "SLO minutes": ("slo_minutes", {}),
     "SLO causes": ("slo_causes", {}),
+    "SLO ledger": ("slo_ledger", {}),
+    "SLO prompt sizes": ("slo_prompt_sizes", {}),
+    "SLO cohorts": ("slo_cohorts", {}),
     "SLO spent": ("slo_spent", {"corrected_from_ns": [], "corrected_to_ns": []}),
 }  # fmt: skip
 # What names requests or their values instead of counting them, and what columns are read from.
