@@ -89,7 +89,7 @@ def worst_cohorts(
         before = "no data before" if share is None else f"{share:.1%} before"
         sentences.append(
             f"{row['dimension']}={row['cohort']}: {row['bad_sum'] / row['total_sum']:.1%} bad of "
-            f"{row['total_sum']:g}, {before}"
+            f"{row['total_sum']:,.0f}, {before}"
         )
     return "; ".join(sentences) or None
 
