@@ -233,3 +233,12 @@ def test_the_reasons_of_a_queue_add_up_to_it_also_if_the_engine_was_idle_meanwhi
     found = {r["reason"]: r["num_waiting"] for r in read(client, "engine_steps_waiting", **sent)}
     assert found == pytest.approx({"budget": 4 / 3 + 3, "kv": 2 / 3})
     assert sum(found.values()) == pytest.approx(series["num_waiting"])
+
+
+def test_of_several_requests_with_one_id_the_newest_is_explained_and_all_are_counted(
+    client: Any,
+) -> None:
+    of_trace = {"trace_id": "f" * 32}
+    insert(client, *({"end_ns": NOW - age * S, **of_trace} for age in (9, 3, 6)))
+    (row,) = read(client, "request_why", id="f" * 32)
+    assert (row["request_id"], row["num_found"]) == ("r1", 3)

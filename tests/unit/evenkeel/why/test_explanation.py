@@ -34,6 +34,7 @@ ANSWER: dict[str, Any] = SAME | {
     "cancelled": None,
 }  # fmt: skip
 ROW: dict[str, Any] = SAME | {
+    "num_found": 1,
     "ledger": LEDGER,
     "attributes": {
         "evenkeel.rivals.request_ids": '["chatcmpl-2"]',
@@ -74,6 +75,8 @@ def test_no_line_is_longer_than_asked_for() -> None:
         ({"response_cache": "exact", "ledger": {}}, "The response cache answered it"),
         ({"ledger": {}}, "It has no ledger"),
         ({"ttft_s": None, "status": "aborted"}, "ended without a token after 5.5 s: aborted"),
+        ({"ttft_s": None}, "It took 5.5 s; its sender does not report when the first token came."),
+        ({"num_found": 1_412}, "1,412 requests have this ID; this is the newest."),
         (
             {"reasoning_tokens": 2140, "visible_tokens": 60, "visible_ttft_s": 12.0},
             "after 5 s. The answer has 2,140 tokens of reasoning. Its first visible token came "
