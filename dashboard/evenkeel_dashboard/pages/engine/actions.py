@@ -16,7 +16,11 @@ from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.model import QUEUE_FROM
-from evenkeel_dashboard.pages.engine.outcomes import side_by_side, switched_to_acting_ms
+from evenkeel_dashboard.pages.engine.outcomes import (
+    num_words,
+    side_by_side,
+    switched_to_acting_ms,
+)
 
 _HERE = Path(__file__).parent
 
@@ -77,10 +81,10 @@ def _show_effect(data: EngineData, selection: Selection, window: Window) -> None
     rows = [
         [
             Cell(one.slo_class),
-            Cell(wording.count(one.watching["num_requests"]), is_number=True),
+            Cell(num_words(one.watching), is_number=True),
             Cell(wording.seconds(one.watching["p50_s"]), is_number=True),
             Cell(wording.seconds(one.watching["p95_s"]), is_number=True),
-            Cell(wording.count(one.acting["num_requests"]), is_number=True),
+            Cell(num_words(one.acting), is_number=True),
             Cell(wording.seconds(one.acting["p50_s"]), is_number=True),
             Cell(wording.seconds(one.acting["p95_s"]), is_number=True),
             Cell(one.words, level=one.level),

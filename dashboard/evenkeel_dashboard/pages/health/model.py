@@ -17,6 +17,8 @@ _MAIN_CAUSE_SHARE = 0.5
 # TTFT growth below this ratio, or below this many seconds, is not reported.
 _NOTABLE_GROWTH_RATIO = 1.25
 _NOTABLE_GROWTH_S = 0.02
+# Means of fewer requests are not compared.
+_LEAST_COMPARED = 20
 # A headline names this many SLOs, and counts the others.
 MAX_NAMED = 5
 
@@ -233,6 +235,8 @@ def _growth(summary: Row, previous: Row) -> str:
     """Return the phase that delayed first tokens compared with the previous range, if any."""
     phases = {"queue": "queue_mean_s", "prefill": "prefill_mean_s"}
     if any(previous[column] is None for column in phases.values()):
+        return ""
+    if min(summary["num_requests"], previous["num_requests"]) < _LEAST_COMPARED:
         return ""
     growth_s = {name: summary[column] - previous[column] for name, column in phases.items()}
     before_s = sum(previous[column] for column in phases.values())

@@ -14,6 +14,7 @@ from evenkeel_dashboard.pages.health.model import (
 )
 
 EMPTY = {
+    "num_requests": 100,
     "requests_per_s": 0.0,
     "output_tokens_per_s": 0.0,
     **dict.fromkeys(
@@ -176,6 +177,7 @@ def test_the_verdict_names_the_phase_that_grew() -> None:
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:
     assert "before" not in verdict([], CALM, CALM, SHOWN).reason
     assert "before" not in verdict([], CROWDED, EMPTY, SHOWN).reason
+    assert "previous" not in verdict([], CROWDED, CALM | {"num_requests": 2}, SHOWN).reason
     assert verdict([], EMPTY, EMPTY, SHOWN).reason == ""
 
 
