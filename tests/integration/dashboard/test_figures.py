@@ -28,6 +28,7 @@ TABLES = (
     "alert_history",
     "engine_steps",
     "slo_status",
+    "eval_results",
 )
 
 
@@ -242,3 +243,37 @@ def test_of_several_requests_with_one_id_the_newest_is_explained_and_all_are_cou
     insert(client, *({"end_ns": NOW - age * S, **of_trace} for age in (9, 3, 6)))
     (row,) = read(client, "request_why", id="f" * 32)
     assert (row["request_id"], row["num_found"]) == ("r1", 3)
+
+
+def test_a_repeated_item_has_changed_if_its_mean_has(client: Any) -> None:
+    def answers(item: str, side: str, *scores: float) -> list[list[object]]:
+        return [
+            [to_datetime(NOW - S), "answer", "r", side, item, "exact", score, f"{side}{item}{i}"]
+            for i, score in enumerate(scores)
+        ]
+
+    names = ["time", "kind", "run_id", "side", "item_id", "name", "score", "trace_id"]
+    rows = [
+        *answers("same", "A", 1, 1, 0), *answers("same", "B", 0, 1, 1),
+        *answers("lost", "A", 0, 1, 1), *answers("lost", "B", 1, 0, 0),
+        *answers("won", "A", 0), *answers("won", "B", 1),
+    ]  # fmt: skip
+    client.insert("eval_results", rows, column_names=names)
+    found = read(client, "eval_changed_items", run_id="r", limit=9)
+    shown = [
+        (row["item_id"], row["trace_a"], row["trace_b"], row["num_lost"], row["num_changed"])
+        for row in found
+    ]
+    assert shown[0][:2] in {("lost", "Alost1"), ("lost", "Alost2")}
+    assert shown[0][2] in {"Blost1", "Blost2"}
+    assert shown[1] == ("won", "Awon0", "Bwon0", 1, 2)
+    assert found[0]["score_b"] - found[0]["score_a"] == pytest.approx(-1 / 3)
+
+
+def test_an_old_run_is_found_behind_the_newest(client: Any) -> None:
+    rows = [[to_datetime(NOW - age * S), "answer", f"run-{age}"] for age in range(1, 61)]
+    client.insert("eval_results", rows, column_names=["time", "kind", "run_id"])
+    newest = [row["run_id"] for row in read(client, "eval_runs", run_id="")]
+    assert (len(newest), newest[0], newest[-1]) == (50, "run-1", "run-50")
+    wanted = [row["run_id"] for row in read(client, "eval_runs", run_id="run-60")]
+    assert (len(wanted), wanted[0], wanted[-1]) == (50, "run-1", "run-60")

@@ -129,7 +129,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
     "changes": {},
     "prompt_versions": {"model": ""},
-    "eval_runs": {},
+    "eval_runs": {"run_id": RUN_ID},
     "eval_gates": {"run_id": RUN_ID},
     "eval_slices": {"run_id": RUN_ID},
     "eval_changed_items": {"run_id": RUN_ID, "limit": 5},

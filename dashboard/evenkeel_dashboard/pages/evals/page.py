@@ -42,7 +42,8 @@ def show() -> None:
 
 
 def _body() -> None:
-    runs = reading.rows(_HERE / "eval_runs.sql", {})
+    wanted = st.query_params.get("run_id", "")
+    runs = reading.rows(_HERE / "eval_runs.sql", {"run_id": wanted})
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
     if not runs:
         st.html(
@@ -54,7 +55,6 @@ def _body() -> None:
         )
         _show_production(runs)
         return
-    wanted = st.query_params.get("run_id")
     chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
     if wanted and chosen["run_id"] != wanted:
         st.html(markup.remark(f"No run {wanted!r} is stored; showing the newest:", "evals"))
