@@ -277,3 +277,21 @@ def test_an_old_run_is_found_behind_the_newest(client: Any) -> None:
     assert (len(newest), newest[0], newest[-1]) == (50, "run-1", "run-50")
     wanted = [row["run_id"] for row in read(client, "eval_runs", run_id="run-60")]
     assert (len(wanted), wanted[0], wanted[-1]) == (50, "run-1", "run-60")
+
+
+def test_a_restart_of_many_servers_hides_no_new_prompt(client: Any) -> None:
+    store(
+        client,
+        {"end_ns": NOW - 400 * S, "prompt_name": "faq", "prompt_version": "1"},
+        {"end_ns": NOW - 200 * S, "prompt_name": "faq", "prompt_version": "2"},
+    )
+    client.command(
+        "INSERT INTO engine_steps (time, service, instance) SELECT"
+        f" toDateTime64({NOW // S - 100} + number, 9, 'UTC'), 'chat', toString(number)"
+        " FROM numbers(20)"
+    )
+    found = read(client, "changes", **ENDS)
+    assert [row["kind"] for row in found].count("server") == 5
+    assert [(row["name"], row["before"]) for row in found if row["kind"] == "prompt"] == [
+        ("faq@2", "1")
+    ]
