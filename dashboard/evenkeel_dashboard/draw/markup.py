@@ -49,6 +49,18 @@ class Cell:
     copies: str = ""
 
 
+def moment_cell(unix_ms: int) -> Cell:
+    """Return a cell with a day and time, which sorts by it."""
+    return Cell(wording.short_moment_ms(unix_ms), sorts_as=unix_ms)
+
+
+def change_cell(now: float | None, before: float | None, unknown: str = "") -> Cell:
+    """Return a cell with a value's change, in percent or as a factor, which sorts by both alike."""
+    words = wording.change(now, before)
+    ratio = None if words is None or now is None or not before else now / before
+    return Cell(words or unknown, is_number=True, sorts_as=ratio)
+
+
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
     """Return the verdict at the top of a page, with the time it applies to."""
     reason = f'<div class="ek-reason">{escape(verdict.reason)}</div>' if verdict.reason else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
-from evenkeel_dashboard.draw.markup import Cell, badge, link, page_link, phase_bar
+from evenkeel_dashboard.draw.markup import Cell, badge, link, moment_cell, page_link, phase_bar
 from evenkeel_dashboard.draw.reported import said
 
 Row = Mapping[str, Any]
@@ -125,7 +125,7 @@ def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell
         Cell(html=badge(state, levels.get(alert["state"], ""))),
         Cell(alert["slo"]),
         Cell(alert["severity"]),
-        Cell(wording.short_moment_ms(began_ms), sorts_as=began_ms),
+        moment_cell(began_ms),
         Cell(wording.age(lasted_s), is_number=True),
         Cell(wording.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),

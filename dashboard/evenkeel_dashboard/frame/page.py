@@ -339,7 +339,7 @@ def _filter_field(name: str, options: list[str], current: Selection) -> None:
     key = f"{name}_field"
 
     def choose() -> None:
-        select(replace(selection(), **{name: str(st.session_state[key] or "").strip()}))
+        select(selection().filtered(name, str(st.session_state[key] or "").strip()))
 
     st.session_state[key] = current.filters()[name]
     st.selectbox(

@@ -9,7 +9,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
@@ -286,7 +286,7 @@ def _show_audit() -> None:
     with st.expander(f"Audit log ({len(entries)})", key="audit"):
         rows = [
             [
-                Cell(wording.short_moment_ms(parse_time_ms(e["time"]) or 0)),
+                moment_cell(parse_time_ms(e["time"]) or 0),
                 Cell(e["by"]),
                 Cell(e["action"]),
                 Cell(audit_words(e["details"]), wraps=True),

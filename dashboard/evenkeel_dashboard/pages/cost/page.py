@@ -148,7 +148,7 @@ def _show_cohorts(
                     Cell(each.name, href=of_cost),
                     _price(each.known_cost, currency),
                     Cell("–" if share is None else wording.percent(share), is_number=True),
-                    Cell(wording.change(each.known_cost, each.before) or "", is_number=True),
+                    markup.change_cell(each.known_cost, each.before),
                     Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
                     _price(each.per_1k_requests, currency),
                     _price(each.per_1m_tokens, currency, "–" if each.num_priced else ""),

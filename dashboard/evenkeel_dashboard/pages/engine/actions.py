@@ -9,7 +9,7 @@ import streamlit as st
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.figures import time_ms
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
@@ -40,7 +40,7 @@ def show_actions(data: EngineData, selection: Selection, window: Window) -> None
             said = control(action)
             rows.append(
                 [
-                    Cell(wording.short_moment_ms(action["time_ms"])),
+                    moment_cell(action["time_ms"]),
                     Cell(said.lever),
                     Cell(said.change),
                     Cell(said.burn, is_number=True),

@@ -11,7 +11,7 @@ from evenkeel.prompts.gate_verdict import JudgedRun, read_stored_run
 from evenkeel.store import QUERIES
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.pages.evals.gates import show_gates
@@ -270,7 +270,7 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                 [
                     Cell(run["run_id"] + shown, href=page_link("evals", params)),
                     Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
-                    Cell(wording.short_moment_ms(run["started_ms"])),
+                    moment_cell(run["started_ms"]),
                     Cell(run["dataset"] or "–"),
                     Cell(wording.count(run["num_items"]), is_number=True),
                     Cell(" · ".join(run["sides"])),

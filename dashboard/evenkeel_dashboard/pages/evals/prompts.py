@@ -11,7 +11,7 @@ import streamlit as st
 from evenkeel.prompts.gate_verdict import read_stored_run
 from evenkeel.prompts.registry import LABELS
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
@@ -111,7 +111,7 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
                 Cell(label),
                 Cell(version),
                 Cell(_last_move(prompt, label)["reason"], wraps=True),
-                Cell(wording.short_moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
+                moment_cell(_last_move(prompt, label)["time_s"] * 1000),
                 Cell(prompt["goes_back_to"].get(label) or "–"),
             ]
             for prompt in registry

@@ -7,8 +7,10 @@ from evenkeel_dashboard.draw.markup import (
     SHORT_ROWS,
     Cell,
     badge,
+    change_cell,
     facts,
     hint,
+    moment_cell,
     notice,
     number_tiles,
     page_link,
@@ -90,3 +92,13 @@ def test_the_style_sheet_holds_no_markup() -> None:
 def test_text_in_a_label_is_no_markdown() -> None:
     assert plain("![x](http://a)") == r"\!\[x\]\(http\://a\)"
     assert plain("how are you, 2 of 3?") == "how are you, 2 of 3?"
+
+
+def test_changes_and_moments_sort_by_what_they_say() -> None:
+    cells = [change_cell(now, 10.0) for now in (11.2, 31.0, 5.0)]
+    assert [cell.text for cell in cells] == ["▲ 12%", "▲ 3.1×", "▼ 50%"]
+    assert [cell.sorts_as for cell in cells] == pytest.approx([1.12, 3.1, 0.5])
+    none = change_cell(1.0, None, "–")
+    assert (none.text, none.sorts_as) == ("–", None)
+    november, december = moment_cell(1_795_742_400_000), moment_cell(1_796_119_200_000)
+    assert december.text < november.text and december.sorts_as > november.sorts_as  # type: ignore
