@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from evenkeel.engines.metric_query import mapped_metrics, metric_parameters
 from evenkeel.store import read_query
 from evenkeel.times import to_datetime
 from evenkeel_collector.store.storage import Storage
+from evenkeel_dashboard.pages.engine.metrics import state_rows
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert
@@ -27,6 +29,7 @@ TABLES = (
     "requests_1h",
     "alert_history",
     "engine_steps",
+    "engine_state",
     "slo_status",
     "eval_results",
 )
@@ -295,3 +298,20 @@ def test_a_restart_of_many_servers_hides_no_new_prompt(client: Any) -> None:
     assert [(row["name"], row["before"]) for row in found if row["kind"] == "prompt"] == [
         ("faq@2", "1")
     ]
+
+
+@pytest.mark.parametrize("step_s", [5, 60])
+def test_a_rate_of_metrics_is_over_the_time_between_two_readings(client: Any, step_s: int) -> None:
+    """Read every 15 seconds, while the range is drawn in steps of 5."""
+    client.command(
+        "INSERT INTO engine_state (time, name, kind, service, instance, value) SELECT"
+        f" toDateTime64({NOW // S} - 600 + 15 * intDiv(number, 2), 9, 'UTC'),"
+        " 'vllm:generation_tokens_total', 'sum', 'chat', toString(number % 2),"
+        " 150 * intDiv(number, 2) FROM numbers(80)"
+    )
+    parameters = metric_parameters(mapped_metrics(["output_tokens"]))
+    sent = {**ENDS, **parameters, "model": "", "step_s": step_s}
+    first, *rows = state_rows(read(client, "engine_state_series", **sent))
+    assert len(rows) == (39 if step_s == 5 else 9)
+    assert {row["output_tokens_per_s"] for row in rows} == {20.0}
+    assert first["output_tokens_per_s"] == (None if step_s == 5 else 20.0)
