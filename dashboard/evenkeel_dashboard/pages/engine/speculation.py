@@ -62,7 +62,11 @@ def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
             Cell(str(p.number), is_number=True),
             Cell(wording.count(p.drafted), is_number=True),
             Cell(wording.percent(p.rate), is_number=True),
-            Cell(html=markup.phase_bar([("accepted", colours().decode, float(p.accepted))], first)),
+            Cell(
+                html=markup.phase_bar(
+                    [("accepted", colours().decode, float(p.accepted))], first, wording.count
+                )
+            ),
         ]
         for p in found
     ]

@@ -21,6 +21,7 @@ from evenkeel_dashboard.draw.markup import (
     verdict_banner,
 )
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
+from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_markup
 
 EVIL = '<img src=x onerror="alert(1)">'
 
@@ -68,6 +69,13 @@ def test_a_short_table_shows_its_first_rows_and_the_rest_on_demand(
 
 def test_a_bar_without_length_is_not_drawn() -> None:
     assert phase_bar([("queue", "#000", 0.0)], 0.0) == ""
+
+
+def test_a_bar_is_read_out_as_it_is_drawn() -> None:
+    parts = [("queue", "#000", 0.5), ("prefill", "#111", 1.5), ("decode", "#222", 0.0)]
+    assert 'aria-label="queue 500 ms, prefill 1.5 s"' in phase_bar(parts, 2.0)
+    wasted = WastedTokens({"rejected drafts": 43_200.0}, 86_400.0)
+    assert 'aria-label="rejected drafts 43,200"' in wasted_markup(wasted, LIGHT)
 
 
 def test_the_theme_decides_the_colours_and_light_is_the_default() -> None:
