@@ -121,12 +121,18 @@ def test_numbers_of_a_span_that_are_none_are_left_out(rivals: str) -> None:
     assert list(tell(found))
 
 
+# Paths that `foreign` was asked for.
+asked: list[str] = []
+
+
 @pytest.fixture
 def foreign(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the address of a server that answers everything with the parameter."""
+    asked.clear()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            asked.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(request.param)
@@ -159,6 +165,12 @@ def test_who_is_no_runtime_is_named_in_one_line(
     assert cli.main(["why", "x", "--url", foreign]) == 3
     err = capsys.readouterr().err
     assert "did not answer as a runtime does" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("foreign", [json.dumps(ANSWER).encode()], indirect=True)
+def test_an_id_with_any_characters_is_asked_for_whole(foreign: str) -> None:
+    assert cli.main(["why", "a b/c?d#e%2F", "--url", foreign]) == 0
+    assert asked == ["/why/a%20b%2Fc%3Fd%23e%252F"]
 
 
 @pytest.mark.parametrize(
