@@ -5,6 +5,7 @@ SELECT
     alert_id,
     argMax(h.slo, h.time) AS slo,
     argMax(h.severity, h.time) AS severity,
+    argMax(h.labels['alertname'], h.time) AS alertname,
     argMax(h.state, h.time) AS state,
     toUnixTimestamp64Milli(min(h.starts_at)) AS started_ms,
     toUnixTimestamp64Milli(minOrNullIf(h.time, h.state = 'firing')) AS fired_ms,

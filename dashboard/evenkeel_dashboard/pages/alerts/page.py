@@ -21,7 +21,7 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection, parse_time_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.pages.alerts.columns import alert_columns
+from evenkeel_dashboard.pages.alerts.columns import alert_columns, slo_link
 from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
@@ -119,14 +119,15 @@ def _show_active(
         badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
         badges += markup.badge("silenced when it fired", "unknown")
-    slo_href = markup.page_link("slo", {"slo": alert["slo"], **params})
+    slo_href = slo_link(alert, params)
+    name = markup.link(alert["slo"], slo_href) if slo_href else escape(alert["slo"])
     summary = annotations.get("summary") or annotations.get("description") or ""
     details = annotations.get("description", "") if annotations.get("summary") else ""
     lasted = wording.age(((past_ms or now_ms()) - began_ms) / 1000)
     with st.container(border=True, key=f"card-alert-{number}"):
         st.html(
             f'<div class="ek-alert ek-{level}"><div class="ek-row">'
-            f"<b>{markup.link(alert['slo'], slo_href)}</b>{badges}"
+            f"<b>{name}</b>{badges}"
             f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
             f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
             f"{alert_columns(annotations, slo_href, params)}</div>"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel_dashboard.draw.window import Window
-from evenkeel_dashboard.pages.alerts.columns import alert_columns
+from evenkeel_dashboard.pages.alerts.columns import alert_columns, slo_link
 from evenkeel_dashboard.pages.alerts.model import (
     Bar,
     advice_on,
@@ -151,6 +151,17 @@ def test_an_anomaly_says_what_would_help_and_leads_to_its_requests() -> None:
     href = "./explore?from=2026-01-01T00%3A00Z&amp;model=m&amp;order=input&amp;min_input_tokens=400"
     assert f'<a href="{href}" target="_self">See these requests</a>' in html
     assert "spent the budget" not in html, "a rule has no budget"
+
+
+@pytest.mark.parametrize(
+    ("alertname", "href"),
+    [("SloBudgetBurn", "./slo?slo=chat&tz=local"), ("RequestRule", ""), ("Anomaly", "")],
+)
+def test_only_an_alert_of_an_slo_leads_to_one(alertname: str, href: str) -> None:
+    raised = alert(slo="chat", alertname=alertname)
+    assert slo_link(raised, {"tz": "local"}) == href
+    said = alert_columns({}, href, {})
+    assert ("See who spent the budget" in said) == bool(href)
 
 
 def test_deliveries_and_silences_in_words() -> None:
