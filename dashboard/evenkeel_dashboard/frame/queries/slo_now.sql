@@ -2,7 +2,7 @@
 -- should have come long ago: after ten minutes, or three of the last interval, which is up to an hour.
 SELECT
     toUnixTimestamp64Milli(newest.time) AS time_ms, slo, objective, threshold_s, target, period_s,
-    calendar_period, scale,
+    calendar_period, scale, selector,
     3 * (time_ms - ifNull(before_ms, time_ms)) AS three_ms,
     if(time_ms + least(greatest(three_ms, 600000), 10800000) < {to_ms:Int64},
         'stale', toString(newest.state)) AS state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from evenkeel_dashboard.draw.request_rows import (
     request_cells,
     request_headers,
 )
-from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
+from evenkeel_dashboard.draw.slo_tiles import drawn_limits, slo_tile, worst_slos
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -110,7 +110,7 @@ def _body(selection: Selection) -> None:
         )
     )
     st.html(f'<div class="ek-remark" data-wasted>{escape(data.wasted.words())}</div>')
-    _show_charts(data, window)
+    _show_charts(data, window, selection.filters())
     if not is_firing:
         _show_alerts(data, selection)
     _show_changes(below, selection)
@@ -204,10 +204,11 @@ def _show_slos(data: HealthData, selection: Selection) -> None:
     st.html(markup.slo_tiles(tiles, colours(), num_more=num_more))
 
 
-def _show_charts(data: HealthData, window: Window) -> None:
+def _show_charts(data: HealthData, window: Window, filters: Mapping[str, str]) -> None:
+    ttft, itl, tpot = (partial(_percentiles, name, filters) for name in ("ttft", "itl", "tpot"))
     pairs: tuple[tuple[Draw, Draw], ...] = (
-        (partial(_percentiles, "ttft"), _phases),
-        (partial(_percentiles, "itl"), partial(_percentiles, "tpot")),
+        (ttft, _phases),
+        (itl, tpot),
         (_outcomes, _tokens),
     )
     for pair in pairs:
@@ -216,7 +217,9 @@ def _show_charts(data: HealthData, window: Window) -> None:
                 draw(data, window)
 
 
-def _percentiles(measure: str, data: HealthData, window: Window) -> None:
+def _percentiles(
+    measure: str, filters: Mapping[str, str], data: HealthData, window: Window
+) -> None:
     title, meaning = TITLES[measure]
     palette = colours()
     column = "itl_p99" if measure == "itl" else measure
@@ -228,10 +231,8 @@ def _percentiles(measure: str, data: HealthData, window: Window) -> None:
     ]
     scale = scale_of(data.series, [line.column for line in series])
     figure = lines(data.series, series, scale, window)
-    for slo in data.slos:
-        if slo["objective"] == measure and slo["threshold_s"] is not None:
-            label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-            add_objective(figure, slo["threshold_s"], label, scale, palette)
+    for limit_s, label in drawn_limits(data.slos, measure, filters):
+        add_objective(figure, limit_s, label, scale, palette)
     add_periods(figure, firing_periods(data.alerts, window), palette)
     zoomable(figure, measure, title, meaning)
 

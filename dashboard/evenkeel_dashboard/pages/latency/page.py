@@ -15,11 +15,19 @@ from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
+from evenkeel_dashboard.draw.slo_tiles import drawn_limits
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, set_param
-from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.page import (
+    as_of,
+    colours,
+    now_ms,
+    refreshing,
+    selection,
+    selection_bar,
+)
 from evenkeel_dashboard.frame.scrolling import scroll_here
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart, zoomable
@@ -124,11 +132,9 @@ def _show_charts(
     grid = heat(data.heat)
     cells = heatmap(grid, data.heat_step_s, window, colours())
     if not differs(view.measure, view.definition):
-        for slo in slos():
-            if slo["objective"] == view.measure and slo["threshold_s"] is not None:
-                label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-                add_objective(figure, slo["threshold_s"], label, scale, colours())
-                add_threshold(cells, slo["threshold_s"], label, colours())
+        for limit_s, label in drawn_limits(slos(), view.measure, selection().filters()):
+            add_objective(figure, limit_s, label, scale, colours())
+            add_threshold(cells, limit_s, label, colours())
     picked = Picked.from_param(st.query_params.get("picked", ""))
     if picked is not None:
         mark_point(figure, picked, scale, colours())

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from evenkeel_dashboard.draw.slo_tiles import closest_burn, slo_tile, worst_slos
+from evenkeel_dashboard.draw.slo_tiles import (
+    closest_burn,
+    drawn_limits,
+    slo_tile,
+    worst_slos,
+)
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,
@@ -270,3 +275,23 @@ def test_of_many_slos_the_worst_are_shown() -> None:
         "ok-0", "page", "ticket", "none", "ok-29", "ok-28",
     ]  # fmt: skip
     assert (len(shown), num_more) == (12, 21)
+
+
+def test_slos_that_share_a_limit_are_one_line_and_those_of_other_requests_none() -> None:
+    groups = [slo(slo=f"fast/t{i}", selector={"tenant": f"t{i}"}) for i in range(2_000)]
+    others = [
+        slo(slo="slow", threshold_s=2.0, selector={"model": "big"}),
+        slo(slo="faq", threshold_s=1.0, selector={"prompt_name": "faq", "prompt_version": "2"}),
+        slo(slo="gaps", objective="itl", selector={}),
+        slo(slo="none", threshold_s=None, selector={}),
+    ]
+    everyone = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
+    assert drawn_limits([*groups, *others], "ttft", everyone) == [
+        (0.5, "fast ≤ 500 ms"), (1.0, "faq ≤ 1 s"), (2.0, "slow ≤ 2 s"),
+    ]  # fmt: skip
+    chosen = everyone | {"tenant": "t7", "model": "small", "prompt": "faq@2"}
+    assert drawn_limits([*groups, *others], "ttft", chosen) == [
+        (0.5, "fast ≤ 500 ms"), (1.0, "faq ≤ 1 s"),
+    ]  # fmt: skip
+    same = [slo(slo=name, selector={}) for name in "abcd"]
+    assert drawn_limits(same, "ttft", everyone) == [(0.5, "a, b and 2 more ≤ 500 ms")]
