@@ -30,6 +30,8 @@ NONE = "none"
 MAX_SERIES = 6
 MAX_CHANGES = 8
 _LEAST_S = 1e-6
+# If the share of requests with a price was below this part of today's, prices came in between.
+_LEAST_PRICED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,34 @@ def _per_1m(cost: float, tokens: float, num_priced: float, num_served: float) ->
     return cost / tokens * MILLION
 
 
+def incomparable(rows: Sequence[Row], is_stored: bool) -> str:
+    """Return why the range before cannot be compared, as the begin of a sentence; "" if it can.
+
+    Args:
+        rows: Of the query `cost_cohorts`.
+        is_stored: Whether all of the range before is stored.
+    """
+    if not is_stored:
+        return "the stored data does not cover"
+    now, before = (
+        _priced_share([r for r in rows if bool(r["is_now"]) == i]) for i in (True, False)
+    )
+    if now is not None and before is not None and before < _LEAST_PRICED * now:
+        return "fewer requests had a price in"
+    return ""
+
+
+def _priced_share(rows: Sequence[Row]) -> float | None:
+    served = sum(float(row["num_requests"]) - float(row["num_shed"]) for row in rows)
+    return sum(float(row["num_priced"]) for row in rows) / served if served else None
+
+
 def cohort_costs(rows: Sequence[Row], *, is_comparable: bool = True) -> list[CohortCost]:
     """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included.
 
     Args:
         rows: The query's rows.
-        is_comparable: Whether all of the range before is stored; otherwise no cost before is known.
+        is_comparable: Whether the range before is comparable; otherwise no cost before is known.
     """
     before: dict[str, float | None] = {
         row["cohort"]: _known(

@@ -176,7 +176,7 @@ def _show_changes(
         )
         changes = biggest_changes(data.cohorts)
         if not changes:
-            why = "no cost in" if data.is_comparable else "the stored data does not cover"
+            why = data.incomparable or "no cost in"
             compared = total_of(data.cohorts).before
             st.caption(
                 "No cost changed." if compared else f"Nothing to compare with: {why} {before}."

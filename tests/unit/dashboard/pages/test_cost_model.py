@@ -16,6 +16,7 @@ from evenkeel_dashboard.pages.cost.model import (
     cohort_costs,
     cost_tiles,
     idle_of,
+    incomparable,
     saving_facts,
     savings_of,
     total_of,
@@ -58,6 +59,17 @@ def test_a_range_before_that_is_not_all_stored_is_not_compared() -> None:
     bill = cost_tiles(total_of(cohorts), {}, Savings(), [], "EUR")[0]
     assert (bill.value, bill.change) == ("3 EUR", "")
     assert biggest_changes(cohorts) == []
+
+
+def test_a_range_from_before_there_were_prices_is_not_compared() -> None:
+    now, none = cohort_row("acme", 3.0), cohort_row("acme", 0.6, 0, num_priced=2)
+    assert incomparable([now, none], True) == "fewer requests had a price in"
+    assert incomparable([now, cohort_row("acme", 2.0, 0)], True) == ""
+    assert incomparable([now], True) == ""
+    # Of some models there never was a price.
+    rows = [cohort_row("a", 1.0, num_priced=5), cohort_row("a", 1.0, 0, num_priced=5)]
+    assert incomparable(rows, True) == ""
+    assert incomparable(rows, False) == "the stored data does not cover"
 
 
 def test_cohorts_are_compared_with_the_range_before() -> None:
