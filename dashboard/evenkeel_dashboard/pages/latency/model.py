@@ -35,6 +35,8 @@ DIMENSIONS = {
 PERCENTILES = {"p95": "p95", "p50": "p50", "p99": "p99"}
 BINS_A_DECADE = 10
 MAX_LINES = 7
+# Shorter values count as a microsecond, as in the heatmap's queries.
+_LOWEST_BIN = -6 * BINS_A_DECADE
 
 _ARRIVAL = "arrival → first token, queue included"
 _DECODE = "(end − first token) / (output tokens − 1)"
@@ -151,6 +153,12 @@ def one_in(num_requests: float, limit: int) -> int:
 def bin_edges(number: int) -> tuple[float, float]:
     """Return the lower bounds of a bin and of the next one, in seconds."""
     return 10 ** (number / BINS_A_DECADE), 10 ** ((number + 1) / BINS_A_DECADE)
+
+
+def bin_values(number: int) -> tuple[float, float]:
+    """Return the bounds of the values that a bin holds: the lowest also has all below it, and 0."""
+    low_s, high_s = bin_edges(number)
+    return (0.0 if number <= _LOWEST_BIN else low_s), high_s
 
 
 def bin_of(value_s: float) -> int:

@@ -54,9 +54,9 @@ from evenkeel_dashboard.pages.latency.model import (
     NOTHING_ABOVE_S,
     PERCENTILES,
     Picked,
-    bin_edges,
     bin_middle,
     bin_of,
+    bin_values,
     differs,
     heat,
     is_value,
@@ -168,7 +168,7 @@ def _pick_point(
 
 def _pick_cell(step_s: int, point: Mapping[str, Any]) -> None:
     begin_ms, number = int(point["at_ms"]), bin_of(10 ** float(point["middle"]))
-    low_s, high_s = bin_edges(number)
+    low_s, high_s = bin_values(number)
     picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
     set_param("picked", picked.to_param())
 
