@@ -1,9 +1,9 @@
 -- Seconds that a bad and a good event of one SLO spent on average, by cause of the request ledger; a request
--- counts as many times as it stands for.
+-- counts as many times as it stands for. Without good ones, their mean is NULL.
 SELECT
     cause,
     sumIf(seconds * sample_weight, NOT is_good) / greatest(any(num_bad), 1) AS bad_s,
-    sumIf(seconds * sample_weight, is_good) / greatest(any(num_good), 1) AS good_s
+    sumIf(seconds * sample_weight, is_good) / nullIf(any(num_good), 0) AS good_s
 FROM
 (
     SELECT
@@ -33,4 +33,4 @@ FROM
 ARRAY JOIN mapKeys(ledger) AS cause, mapValues(ledger) AS seconds
 WHERE isFinite(seconds)
 GROUP BY cause
-ORDER BY bad_s - good_s DESC, cause
+ORDER BY bad_s - ifNull(good_s, 0) DESC, cause

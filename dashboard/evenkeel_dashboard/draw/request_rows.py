@@ -139,8 +139,9 @@ def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell
 
 
 def example_ids(exemplars: str) -> list[str]:
-    """Return the request ids of an alert's exemplars, the first word of each line."""
-    return [line.split()[0] for line in exemplars.splitlines() if line.strip()]
+    """Return the request ids of an alert's exemplars: of each line, what precedes the brackets."""
+    lines = (line.strip() for line in exemplars.splitlines())
+    return [line.rpartition(" (")[0] or line.split()[0] for line in lines if line]
 
 
 def _worst_example(annotations: Mapping[str, str], params: Mapping[str, str]) -> str:

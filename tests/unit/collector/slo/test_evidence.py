@@ -140,6 +140,18 @@ def test_the_ledger_names_the_cause(phases: tuple[str, ...], expected: str) -> N
     assert ledger_cause(LEDGER[-1:], phases) is None
 
 
+def test_without_good_requests_a_cause_is_named_as_such() -> None:
+    rows = [
+        {"cause": cause, "bad_s": bad_s, "good_s": None}
+        for cause, bad_s in (("ttft.prefill.own", 1.5), ("ttft.queue.seats", 0.5))
+    ]
+    assert ledger_cause(rows, ("queue", "prefill")) == (
+        "Waiting for a batch slot (first token): 500 ms in bad requests, no good request to "
+        "compare (25% of their time)"
+    )
+    assert (ledger_cause(rows[:1], ()) or "").startswith("Processing its own prompt")
+
+
 def test_a_cause_of_no_phase_counts_for_any() -> None:
     rows = [{"cause": "other", "bad_s": 1.0, "good_s": 0.0}]
     assert (ledger_cause(rows, ("queue",)) or "").startswith("other: 1.00 s")
