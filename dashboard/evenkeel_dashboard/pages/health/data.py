@@ -88,20 +88,23 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
     wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
 
     def read() -> HealthData:
-        rows = measured()
+        rows, shown = measured(), window
+        if window.is_only_rolled(len(rows), stored):
+            shown = window.rolled()
+            rows = _measured_later(selection, shown)()
         steps = pd.DataFrame([row for row in rows if row["bucket"]])
         if not steps.empty:
             steps["bucket"] = pd.to_datetime(steps["bucket"], unit="s", utc=True)
         return HealthData(
             summary=_total(rows, is_now=True),
             previous=_total(rows, is_now=False),
-            series=fill_gaps(steps, SERIES_COLUMNS, window),
+            series=fill_gaps(steps, SERIES_COLUMNS, shown),
             slos=slos(),
             burns=burns(),
             alerts=alerts(),
             burned_ms={row["slo"]: row["burned_ms"] for row in burned()},
             wasted=wasted_tokens(wasted()[0]),
-            window=window,
+            window=shown,
         )
 
     return read
