@@ -148,7 +148,7 @@ def rolled_health(
 ) -> list[dict[str, Any]]:
     """Return the rows of `health` from the rollups, digests merged by minute or by hour."""
     before_ms = 2 * int(str(ends["from_ms"])) - int(str(ends["to_ms"]))
-    parameters = {**ends, "before_ms": before_ms, "step_s": step_s}
+    parameters = {**ends, "before_ms": before_ms, "step_s": step_s, "data_from_ms": 0}
     counts = store.rows(query("health_counts_1m"), parameters)
     percentiles = store.rows(query(f"health_percentiles_{by}"), parameters)
     return [count | row for count, row in zip(counts, percentiles, strict=True)]
@@ -191,7 +191,7 @@ def test_the_rollup_says_what_the_requests_say(
     begin_ms = platform.from_ms // 60_000 * 60_000 - before_ms
     ends = {"from_ms": begin_ms, "to_ms": begin_ms + length_ms, **NO_FILTER}
     store = Store(platform.query_url)
-    raw = store.rows(query("health"), {**ends, "step_s": 600})
+    raw = store.rows(query("health"), {**ends, "step_s": 600, "data_from_ms": 0})
     rollup = rolled_health(store, ends, 600, "1m")
     requests = requests_of(store)
     store.close()
@@ -239,7 +239,7 @@ def test_hours_and_minutes_count_each_request_once(
     store = Store(platform.query_url)
     hourly = rolled_health(store, wide, 3600, "1h")
     by_minute = rolled_health(store, wide, 3600, "1m")
-    exact = store.rows(query("health"), {**wide, "step_s": 3600})
+    exact = store.rows(query("health"), {**wide, "step_s": 3600, "data_from_ms": 0})
     found = requests_of(store)
     store.close()
     assert sum(float(str(row["num_requests"])) for row in hourly if row["bucket"]) == NUM_REQUESTS
@@ -255,7 +255,8 @@ def test_hours_and_minutes_count_each_request_once(
 
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
     store = Store(platform.query_url)
-    rows = store.rows(query("health"), platform.range() | NO_FILTER | {"step_s": 60})
+    sent = {**platform.range(), **NO_FILTER, "step_s": 60, "data_from_ms": 0}
+    rows = store.rows(query("health"), sent)
     contents = store.rows(query("range_contents"), platform.range())[0]
     store.close()
     by_status = platform.simulated["by_status"]
