@@ -390,6 +390,7 @@ def saving_facts(
         moments: The range in words.
     """
     margin = "" if found.margin_s is None else f" ± {wording.seconds(found.margin_s)}"
+    margin += ": may be nothing" if found.is_nothing_shown else ""
     share = wording.percent(found.saved_s / found.busy_s if found.busy_s else None)
     replayed = f"{wording.count(found.num_requests)} requests"
     if found.replayed_ratio < 1:

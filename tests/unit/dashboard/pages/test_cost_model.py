@@ -216,6 +216,11 @@ def test_what_a_tenants_absence_saves_in_words() -> None:
         ("replay of what happened", "−0.4% off"),
         ("range", "today"),
     ]
+    small = PredictedSaving({"own": 0.3}, 0.5, 16.0, 0.0, 1.0, 9)
+    assert saving_facts(small, 0.3, "EUR", "today")[0] == (
+        "saved",
+        "300 ms ± 500 ms: may be nothing",
+    )
     whole = PredictedSaving({"own": 0.0}, None, 0.0, 0.0, 1.0, 7)
     facts = dict(saving_facts(whole, None, "EUR", "today"))
     assert facts["replayed"] == "7 requests"
