@@ -138,13 +138,18 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
         none = f"{at}no SLO was" if at else "No SLO is"
         return StateSummary("unknown", f"{none} evaluated, so health cannot be judged", reason)
     num_met = levels.count("good")
-    unjudged = [row for row in slos if row["state"] in ("stale", "unknown")]
-    if unjudged:
-        words = _unjudged_words(slos, unjudged, num_met)
+    stale = [row for row in slos if row["state"] == "stale"]
+    failing = [row for row in slos if row["state"] == "unknown"]
+    if failing or len(stale) == len(slos):
+        words = _unjudged_words(slos, failing, num_met)
         return StateSummary("unknown", at + words if at else words[0].upper() + words[1:], reason)
     if num_met == 0:
         return StateSummary("unknown", "No data to judge the SLOs", reason)
-    words = f"ealthy: {num_met} of {len(slos)} SLOs met, none firing"
+    words = f"ealthy: {num_met} of {len(slos) - len(stale)} SLOs met, none firing"
+    if stale:
+        # Others are evaluated: it was taken out of the file.
+        verb = "is" if len(stale) == 1 else "are"
+        words += f"; {_listed([row['slo'] for row in stale])} {verb} no longer evaluated"
     return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
 
 
@@ -153,17 +158,16 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
-def _unjudged_words(slos: Sequence[Row], unjudged: Sequence[Row], num_met: int) -> str:
-    """Return which SLOs nothing is known of, because they cannot be, or are not, evaluated."""
-    since_ms = [row["time_ms"] for row in unjudged if row["state"] == "stale"]
-    if len(since_ms) == len(slos):
+def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -> str:
+    """Return which SLOs cannot be evaluated, or since when none was."""
+    if not failing:
+        since_ms = max(row["time_ms"] for row in slos)
         return (
-            f"no SLO has been evaluated since {wording.moment_ms(max(since_ms))}: does the "
-            "collector run, with --slos?"
+            f"no SLO has been evaluated since {wording.moment_ms(since_ms)}: does the collector "
+            "run, with --slos?"
         )
-    names = _listed([row["slo"] for row in unjudged])
-    met = f"{num_met} of {len(slos)} SLOs met, none firing"
-    return f"{met}, but {names} {'is' if len(unjudged) == 1 else 'are'} not evaluated"
+    names = _listed([row["slo"] for row in failing])
+    return f"{num_met} of {len(slos)} SLOs met, none firing, but {names} cannot be evaluated"
 
 
 def worst_firing(slos: Sequence[Row]) -> str:

@@ -98,8 +98,14 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
         pytest.param(
             [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
             "unknown",
-            "1 of 2 SLOs met, none firing, but chat-e2e is not evaluated",
+            "1 of 2 SLOs met, none firing, but chat-e2e cannot be evaluated",
             id="one cannot be judged",
+        ),
+        pytest.param(
+            [slo(), slo(slo="renamed", state="stale", time_ms=1_795_560_000_000)],
+            "good",
+            "Healthy: 1 of 1 SLOs met, none firing; renamed is no longer evaluated",
+            id="one was taken out of the file",
         ),
         pytest.param(
             [slo(slo=f"t{i}", state="pending") for i in range(1_007)],
