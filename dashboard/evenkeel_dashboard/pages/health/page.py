@@ -97,6 +97,9 @@ def _body(selection: Selection) -> None:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
         _show_slos(data, selection)
+        # A service that is down has no requests, but alerts.
+        if data.alerts:
+            _show_alerts(data, selection)
         return
     st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
     _show_slos(data, selection)
