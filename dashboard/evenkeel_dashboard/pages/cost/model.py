@@ -13,7 +13,6 @@ from evenkeel.prices.cost import MILLION, price_at
 from evenkeel.prices.engine_time import ENGINE_KINDS, IDLE, EngineTime
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.times import to_datetime
-from evenkeel.whatif.saving import PredictedSaving
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import Tile
 
@@ -376,30 +375,3 @@ def unpriced_words(found: Sequence[Unpriced], num_requests: float) -> str:
     return (
         f"{wording.count(num)} requests{share} have no cost and are not in the bill. {named}{more}."
     )
-
-
-def saving_facts(
-    found: PredictedSaving, cost: float | None, currency: str, moments: str
-) -> list[tuple[str, str]]:
-    """Return what would be saved without a tenant, by name.
-
-    Args:
-        found: The prediction.
-        cost: What the seconds cost; None without a price.
-        currency: The bill's.
-        moments: The range in words.
-    """
-    margin = "" if found.margin_s is None else f" ± {wording.seconds(found.margin_s)}"
-    margin += ": may be nothing" if found.is_nothing_shown else ""
-    share = wording.percent(found.saved_s / found.busy_s if found.busy_s else None)
-    replayed = f"{wording.count(found.num_requests)} requests"
-    if found.replayed_ratio < 1:
-        replayed += f", a sample of {wording.percent(found.replayed_ratio)} of the time"
-    return [
-        ("saved", f"{wording.seconds(found.saved_s)}{margin}"),
-        ("of the time in steps", share),
-        ("at the engines' price", wording.money(cost, currency)),
-        ("replayed", replayed),
-        ("replay of what happened", f"{wording.signed_percent(found.replay_error)} off"),
-        ("range", moments),
-    ]

@@ -17,13 +17,13 @@ from evenkeel_dashboard.pages.cost.model import (
     cost_tiles,
     idle_of,
     incomparable,
-    saving_facts,
     savings_of,
     total_of,
     unpriced,
     unpriced_words,
     wasted_by_cause,
 )
+from evenkeel_dashboard.pages.cost.without import saving_facts
 
 DAY_MS = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp() * 1000)
 READ = {"source": "list", "read": dt.date(2026, 11, 20), "valid_from": None, "valid_until": None}
