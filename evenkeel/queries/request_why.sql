@@ -1,11 +1,10 @@
--- One request by its id or its trace id, the newest if a caller reused an id, and the attributes of its
--- span.
+-- One request by its id or its trace id, the newest if several have it, and the attributes of its span.
 WITH found AS
 (
     SELECT
         time, trace_id, span_id, request_id, model, tenant, status, response_cache, input_tokens,
         cached_tokens, ttft_s, decode_s, e2e_s, ledger, reasoning_tokens, visible_tokens, visible_ttft_s,
-        repeated_share, tool_calls_failed
+        repeated_share, tool_calls_failed, count() OVER () AS num_found
     FROM evenkeel.requests
     WHERE request_id = {id:String} OR trace_id = {id:String}
     ORDER BY time DESC

@@ -96,9 +96,10 @@ def _describe(tenant: str, found: PredictedSaving) -> list[str]:
         if found.replayed_ratio == 1
         else f"samples with {found.replayed_ratio:.1%} of the time"
     )
+    nothing = "; the margin is as large, so it may be nothing" if found.is_nothing_shown else ""
     return [
         f"without {tenant!r}, engines would save {found.saved_s:.2f} s{margin} of "
-        f"{found.busy_s:.2f} s in steps ({share:.1%})",
+        f"{found.busy_s:.2f} s in steps ({share:.1%}){nothing}",
         f"replayed: {part}, {found.num_requests:,} requests; a replay of what happened is "
         f"{found.replay_error:+.1%} off the measured time",
     ]

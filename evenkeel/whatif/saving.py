@@ -60,6 +60,11 @@ class PredictedSaving:
         """The prediction for all engines."""
         return sum(self.saved_of.values())
 
+    @property
+    def is_nothing_shown(self) -> bool:
+        """Whether the prediction may be off by as much as it is, so that it shows no saving."""
+        return self.margin_s is not None and abs(self.saved_s) <= self.margin_s
+
 
 @dataclass(frozen=True, slots=True)
 class Unpredictable:

@@ -65,13 +65,15 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
+    from urllib.parse import quote
+
     import httpx
 
     from evenkeel.secret_text import read_secret
     from evenkeel.why.explanation import from_runtime
 
     headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
-    url = f"{args.url.rstrip('/')}/why/{args.id}"
+    url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
     try:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:

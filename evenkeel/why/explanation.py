@@ -110,6 +110,7 @@ class RequestWhy:
         without: Concurrent requests, the one that cost most first.
         prefix: What the prefix cache lacked; None if unknown.
         answer: What its tokens say of it; a runtime does not tell.
+        num_found: Requests with the ID asked for, such as those of a trace; this is the newest.
     """
 
     request_id: str
@@ -126,6 +127,7 @@ class RequestWhy:
     without: Sequence[Rival] = ()
     prefix: PrefixUse | None = None
     answer: AnswerFacts = AnswerFacts()
+    num_found: int = 1
 
     def sentences(self) -> list[str]:
         """Return the explanation in sentences, most important first."""
@@ -133,8 +135,11 @@ class RequestWhy:
         if self.ttft_s is not None:
             said.append(f"The first token came after {measured_duration(self.ttft_s)}.")
         elif self.e2e_s is not None:
+            took = measured_duration(self.e2e_s)
             said.append(
-                f"It ended without a token after {measured_duration(self.e2e_s)}: {self.status}."
+                f"It took {took}; its sender does not report when the first token came."
+                if self.status == "ok"
+                else f"It ended without a token after {took}: {self.status}."
             )
         return [*said, *self.answer.sentences()]
 
@@ -215,6 +220,7 @@ def from_store(row: Mapping[str, Any]) -> RequestWhy:
             attributes.get(f"{_PREFIX}evicted_by") or None,
         ),
         answer=AnswerFacts(**{each.name: row.get(each.name) for each in fields(AnswerFacts)}),
+        num_found=row["num_found"],
     )
 
 
@@ -254,6 +260,8 @@ def tell(found: RequestWhy, width: int = 100) -> Iterator[str]:
     """
     about = [found.request_id, found.status, found.model, found.tenant, found.arrival]
     yield "  ".join(part for part in about if part)
+    if found.num_found > 1:
+        yield f"{found.num_found:,} requests have this ID; this is the newest."
     yield ""
     yield from wrap(" ".join(found.sentences()), width)
     listed = read_ledger(found.ledger)

@@ -21,7 +21,7 @@ MISSES: Mapping[str, str] = {
     "never_seen": "first time this text is seen",
 }
 # Time that a request spends in any case; other causes come from outside.
-_OWN = ("host.input", "prefill.own", "decode.own", "host.output")
+OWN_CAUSES = ("host.input", "prefill.own", "decode.own", "host.output")
 # A cause below this share of its phase is not worth a sentence.
 _NOTABLE_SHARE = 0.05
 
@@ -62,7 +62,9 @@ def read_ledger(ledger: Mapping[str, float] | None) -> list[LedgerEntry]:
         causes = found.get(phase, {})
         total_s = sum(causes.values())
         for cause, seconds in sorted(causes.items(), key=lambda item: -item[1]):
-            listed.append(LedgerEntry(phase, cause, seconds, total_s - seconds, cause in _OWN))
+            listed.append(
+                LedgerEntry(phase, cause, seconds, total_s - seconds, cause in OWN_CAUSES)
+            )
     return listed
 
 

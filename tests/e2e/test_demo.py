@@ -176,7 +176,7 @@ def _summary(demo: Demo, to_ms: int) -> dict[str, Any] | None:
     store = Store(f"http://127.0.0.1:{demo.ports.query}")
     ends = {"from_ms": to_ms - 20_000, "to_ms": to_ms}
     filters = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
-    rows = store.rows(query("health"), ends | filters | {"step_s": 60})
+    rows = store.rows(query("health"), ends | filters | {"step_s": 60, "data_from_ms": 0})
     store.close()
     found = (row for row in rows if row["is_now"] and not row["bucket"])
     return next((row for row in found if row["num_requests"]), None)

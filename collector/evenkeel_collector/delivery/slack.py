@@ -78,8 +78,11 @@ def _linked(line: str) -> str:
     text, _, url = line.rpartition(" ")
     if not url.startswith(("http://", "https://")):
         return _escape(line)
-    request_id, _, rest = text.partition(" ")
-    return f"<{_escape(url)}|{_escape(request_id)}> {_escape(rest)}"
+    # An id may have spaces.
+    request_id, bracket, rest = text.rpartition(" (")
+    if not bracket:
+        request_id, rest = text, ""
+    return f"<{_escape(url)}|{_escape(request_id)}>{_escape(bracket + rest)}"
 
 
 def _fact(name: str, notes: Mapping[str, str]) -> str:

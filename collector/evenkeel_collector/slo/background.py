@@ -67,7 +67,8 @@ def worst_cohorts(
     """Return the cohorts with the most bad events beyond what their own past predicts.
 
     The prediction is events × the cohort's bad ratio in the baseline, or 0 without a past. A cohort
-    that makes up all of the traffic is uninformative and left out.
+    that makes up all of the traffic is uninformative and left out, as are events without a value
+    (cohort ""), which count as others.
     """
     past = {(r["dimension"], r["cohort"]): r["bad_sum"] / r["total_sum"] for r in baseline}
     values: dict[str, int] = {}
@@ -78,7 +79,9 @@ def worst_cohorts(
         share = past.get((row["dimension"], row["cohort"]), 0.0)
         return float(row["bad_sum"] - row["total_sum"] * share)
 
-    telling = [row for row in recent if values[row["dimension"]] > 1 and excess(row) > 0]
+    telling = [
+        row for row in recent if row["cohort"] and values[row["dimension"]] > 1 and excess(row) > 0
+    ]
     telling.sort(key=lambda row: (-excess(row), row["dimension"], row["cohort"]))
     sentences = []
     for row in telling[:_NUM_COHORTS]:
@@ -86,7 +89,7 @@ def worst_cohorts(
         before = "no data before" if share is None else f"{share:.1%} before"
         sentences.append(
             f"{row['dimension']}={row['cohort']}: {row['bad_sum'] / row['total_sum']:.1%} bad of "
-            f"{row['total_sum']:g}, {before}"
+            f"{row['total_sum']:,.0f}, {before}"
         )
     return "; ".join(sentences) or None
 

@@ -18,6 +18,7 @@ from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel.slo.spikes import deviation
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
+from evenkeel.why.ledger import OWN_CAUSES
 from evenkeel_collector.slo.background import read_background, what_changed
 from evenkeel_collector.slo.money import budget_text, current_period, money
 from evenkeel_collector.slo.session_evidence import session_facts
@@ -205,26 +206,29 @@ def ledger_cause(rows: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> st
     """Describe the ledger cause that cost bad requests most compared to good ones, or return None.
 
     Only causes (`ttft.…`, `decode.…`) within the judged durations count. Unobserved time is not a
-    cause.
+    cause. Without good requests, what a request spends in any case is none, unless it is all.
     """
     unwanted = {"ttft", "decode"} if phases else set()
     unwanted -= {"decode" if phase == "decode" else "ttft" for phase in phases}
-    losses = {
-        row["cause"]: (row["bad_s"] - row["good_s"], row["bad_s"], row["good_s"])
+    lost = {
+        row["cause"]: row["bad_s"] - (row["good_s"] or 0.0)
         for row in rows
         if row["cause"].partition(".")[0] not in unwanted
         and not row["cause"].endswith("unobserved")
-        and row["bad_s"] > row["good_s"]
+        and row["bad_s"] > (row["good_s"] or 0.0)
     }
-    if not losses:
+    if not lost:
         return None
-    cause = max(losses, key=losses.__getitem__)
-    loss, bad_s, good_s = losses[cause]
-    share = loss / sum(other for other, _, _ in losses.values())
-    return (
-        f"{describe_cause(cause)}: {_seconds(bad_s)} in bad requests, {_seconds(good_s)} in good "
-        f"ones ({share:.0%} of the time lost)"
-    )
+    by_cause = {row["cause"]: row for row in rows}
+    outside = [cause for cause in lost if cause.partition(".")[2] not in OWN_CAUSES]
+    is_compared = any(by_cause[cause]["good_s"] is not None for cause in lost)
+    cause = max(lost if is_compared else outside or lost, key=lost.__getitem__)
+    share, bad = lost[cause] / sum(lost.values()), _seconds(by_cause[cause]["bad_s"])
+    named = f"{describe_cause(cause)}: {bad} in bad requests"
+    if not is_compared:
+        return f"{named}, no good request to compare ({share:.0%} of their time)"
+    good = _seconds(by_cause[cause]["good_s"])
+    return f"{named}, {good} in good ones ({share:.0%} of the time lost)"
 
 
 def bad_requests(causes: Mapping[str, Any]) -> str:

@@ -124,8 +124,8 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
                 _target_text(result.slo),
                 "" if is_money else _percent(result.counts.sli, 4),
                 _percent(result.budget_left_ratio, 1),
-                f"{result.counts.bad:g}",
-                f"{result.counts.total:g}",
+                _number(result.counts.bad),
+                _number(result.counts.total),
                 alerts or "none",
             )
         )
@@ -175,10 +175,10 @@ def _worst_day(result: SloResult) -> str:
     day = max(bad, key=lambda name: bad[name].bad)
     share = bad[day].bad / result.counts.bad
     if is_money:
-        return f"Worst day: {day}, {bad[day].bad:g} spent, {share:.0%} of all."
+        return f"Worst day: {day}, {_number(bad[day].bad)} spent, {share:.0%} of all."
     return (
-        f"Worst day: {day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all bad "
-        "events."
+        f"Worst day: {day}, {_number(bad[day].bad)} of {_number(bad[day].total)} bad, {share:.0%} "
+        "of all bad events."
     )
 
 
@@ -208,5 +208,14 @@ def _burn_down(result: SloResult) -> dict[str, str] | None:
     }
 
 
+def _number(value: float) -> str:
+    """Return a number of weighted events, or an amount: whole and grouped from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:g}"
+
+
 def _percent(value: float | None, digits: int) -> str:
-    return "no data" if value is None else f"{value:.{digits}%}"
+    """Return a share as percent; below 1, it is not rounded to 100%."""
+    if value is None:
+        return "no data"
+    text = f"{value:.{digits}%}"
+    return f"{1 - 0.1 ** (digits + 2):.{digits}%}" if value < 1 <= float(text[:-1]) / 100 else text

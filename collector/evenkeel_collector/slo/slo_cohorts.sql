@@ -1,4 +1,4 @@
--- Valid and bad events of one SLO by cohort: the values of each dimension that requests carry. A
+-- Valid and bad events of one SLO by cohort: the values of each dimension; '' for requests without one. A
 -- prompt is name@version: versions of two prompts with one number have nothing in common.
 SELECT dimension, cohort, sum(total) AS total_sum, sum(bad) AS bad_sum
 FROM slo_judged(
@@ -26,5 +26,4 @@ ARRAY JOIN
             toString(prompt_version))),
         toString(ifNull(engine, '')), toString(ifNull(response_cache, ''))
     ] AS cohort
-WHERE cohort != ''
 GROUP BY dimension, cohort

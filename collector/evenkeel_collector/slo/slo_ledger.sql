@@ -1,15 +1,17 @@
--- Seconds that a bad and a good event of one SLO spent on average, by cause of the request ledger.
+-- Seconds that a bad and a good event of one SLO spent on average, by cause of the request ledger; a request
+-- counts as many times as it stands for. Without good ones, their mean is NULL.
 SELECT
     cause,
-    sumIf(seconds, NOT is_good) / greatest(any(num_bad), 1) AS bad_s,
-    sumIf(seconds, is_good) / greatest(any(num_good), 1) AS good_s
+    sumIf(seconds * sample_weight, NOT is_good) / greatest(any(num_bad), 1) AS bad_s,
+    sumIf(seconds * sample_weight, is_good) / nullIf(any(num_good), 0) AS good_s
 FROM
 (
     SELECT
         is_good,
         ledger,
-        countIf(NOT is_good) OVER () AS num_bad,
-        countIf(is_good) OVER () AS num_good
+        sample_weight,
+        sumIf(sample_weight, NOT is_good) OVER () AS num_bad,
+        sumIf(sample_weight, is_good) OVER () AS num_good
     FROM slo_judged(
         slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
         ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
@@ -31,4 +33,4 @@ FROM
 ARRAY JOIN mapKeys(ledger) AS cause, mapValues(ledger) AS seconds
 WHERE isFinite(seconds)
 GROUP BY cause
-ORDER BY bad_s - good_s DESC, cause
+ORDER BY bad_s - ifNull(good_s, 0) DESC, cause

@@ -1,8 +1,8 @@
 -- Events and bad events of one SLO by prompt size: powers of two of input tokens.
 SELECT
     toUInt64(exp2(ceil(log2(greatest(input_tokens, 1))))) AS up_to_tokens,
-    count() AS num_events,
-    countIf(NOT is_good) AS num_bad
+    toUInt64(round(sum(sample_weight))) AS num_events,
+    toUInt64(round(sumIf(sample_weight, NOT is_good))) AS num_bad
 FROM slo_judged(
     slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
     ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenkeel.times import rfc3339
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.markup import Cell, page_link
@@ -12,11 +13,14 @@ from evenkeel_dashboard.draw.request_rows import short_id
 
 Row = Mapping[str, Any]
 
+# A comparison is of this long before a change and after it.
+_AROUND_MS = 3_600_000
+
 
 def change_cells(
     changes: Sequence[Row], actions: Sequence[Row], params: Mapping[str, str]
 ) -> list[list[Cell]]:
-    """Return changes, newest first; prompts and models link to a comparison.
+    """Return changes, newest first; prompts and models link to a comparison around the change.
 
     The first appearance of a prompt or model is known only to the minute.
     """
@@ -38,7 +42,10 @@ def change_cells(
                 f"{row['kind']} {name}" if is_prompt else "model",
                 row["before"],
                 version if is_prompt else row["name"],
-                Cell("compare", href=page_link("compare", {**params, **a_to_b})),
+                Cell(
+                    "compare",
+                    href=page_link("compare", {**params, **_around(row["first_ms"]), **a_to_b}),
+                ),
             )
         )
     for row in actions:
@@ -60,3 +67,9 @@ def change_cells(
         ]
         for at_ms, is_exact, what, before, after, more in found
     ]
+
+
+def _around(at_ms: int) -> dict[str, str]:
+    """Return the range around a change: one of its sides may have no requests in the page's."""
+    ends = {"from": at_ms - _AROUND_MS, "to": at_ms + _AROUND_MS}
+    return {name: rfc3339(max(0, ms) * 10**6, "seconds") for name, ms in ends.items()}

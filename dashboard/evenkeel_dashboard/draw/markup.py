@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -47,6 +47,18 @@ class Cell:
     title: str = ""
     sorts_as: float | str | None = None
     copies: str = ""
+
+
+def moment_cell(unix_ms: int) -> Cell:
+    """Return a cell with a day and time, which sorts by it."""
+    return Cell(wording.short_moment_ms(unix_ms), sorts_as=unix_ms)
+
+
+def change_cell(now: float | None, before: float | None, unknown: str = "") -> Cell:
+    """Return a cell with a value's change, in percent or as a factor, which sorts by both alike."""
+    words = wording.change(now, before)
+    ratio = None if words is None or now is None or not before else now / before
+    return Cell(words or unknown, is_number=True, sorts_as=ratio)
 
 
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
@@ -138,16 +150,24 @@ def badge(text: str, level: str) -> str:
     )
 
 
-def phase_bar(phases: Sequence[tuple[str, str, float]], total: float) -> str:
-    """Return (name, colour, value) parts as one stacked bar, scaled to `total`."""
+def phase_bar(
+    phases: Sequence[tuple[str, str, float]],
+    total: float,
+    said: Callable[[float], str] = wording.seconds,
+) -> str:
+    """Return (name, colour, value) parts as one stacked bar, scaled to `total`.
+
+    Parts without length are neither drawn nor named: they may be unknown. `said` writes a value,
+    which is seconds unless it is told otherwise.
+    """
     if total <= 0:
         return ""
+    drawn = [part for part in phases if part[2] > 0]
     parts = "".join(
         f'<span style="width:{100 * value / total:.2f}%;background:{colour}"></span>'
-        for _, colour, value in phases
-        if value > 0
+        for _, colour, value in drawn
     )
-    words = escape(", ".join(f"{name} {wording.seconds(value)}" for name, _, value in phases))
+    words = escape(", ".join(f"{name} {said(value)}" for name, _, value in drawn))
     return f'<div class="ek-phases" role="img" aria-label="{words}" title="{words}">{parts}</div>'
 
 

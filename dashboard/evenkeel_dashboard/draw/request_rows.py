@@ -7,7 +7,7 @@ from typing import Any
 
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
-from evenkeel_dashboard.draw.markup import Cell, badge, link, page_link, phase_bar
+from evenkeel_dashboard.draw.markup import Cell, badge, link, moment_cell, page_link, phase_bar
 from evenkeel_dashboard.draw.reported import said
 
 Row = Mapping[str, Any]
@@ -108,18 +108,24 @@ def short_id(request_id: str) -> str:
     return request_id if len(request_id) <= 14 else f"…{request_id[-12:]}"
 
 
-def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell]:
-    """Return one alert's cells: state, summary, evidence, and example requests."""
+def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell]:
+    """Return one alert's cells: state, summary, evidence, and example requests.
+
+    Args:
+        alert: A row of the query `alerts`.
+        end_ms: Until when one that fires has fired: now, or the end of a fixed range.
+        params: The selection's parameters, for links.
+    """
     levels = {"firing": "bad", "pending": "warning", "resolved": "good"}
     began_ms = alert["fired_ms"] or alert["started_ms"]
-    lasted_s = ((alert["ended_ms"] or now_ms) - began_ms) / 1000
+    lasted_s = ((alert["ended_ms"] or end_ms) - began_ms) / 1000
     annotations = alert["annotations"] or {}
     state = alert["state"] + (" (silenced)" if alert["was_silenced"] else "")
     return [
         Cell(html=badge(state, levels.get(alert["state"], ""))),
         Cell(alert["slo"]),
         Cell(alert["severity"]),
-        Cell(wording.short_moment_ms(began_ms), sorts_as=began_ms),
+        moment_cell(began_ms),
         Cell(wording.age(lasted_s), is_number=True),
         Cell(wording.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
@@ -133,8 +139,9 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
 
 
 def example_ids(exemplars: str) -> list[str]:
-    """Return the request ids of an alert's exemplars, the first word of each line."""
-    return [line.split()[0] for line in exemplars.splitlines() if line.strip()]
+    """Return the request ids of an alert's exemplars: of each line, what precedes the brackets."""
+    lines = (line.strip() for line in exemplars.splitlines())
+    return [line.rpartition(" (")[0] or line.split()[0] for line in lines if line]
 
 
 def _worst_example(annotations: Mapping[str, str], params: Mapping[str, str]) -> str:

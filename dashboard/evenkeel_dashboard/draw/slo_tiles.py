@@ -21,10 +21,11 @@ _EVENTS = {
     "session_success": "of sessions done well",
 }
 
+_NAMES_OF_A_LINE = 2
 # With more SLOs than this, a page shows only the worst.
 MOST_SLOS = 12
 
-_BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok")
+_BY_URGENCY = ("firing", "pending", "stale", "unknown", "no_data", "ok")
 
 
 def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:
@@ -107,10 +108,50 @@ def objective_words(row: Row) -> str:
     return f"{wording.percent(row['target'])} {measure}{limit} over {period}{scaled}"
 
 
+def drawn_limits(
+    slos: Sequence[Row], measure: str, filters: Mapping[str, str]
+) -> list[tuple[float, str]]:
+    """Return the limits of the SLOs on a measure with their names, as charts draw them.
+
+    One per limit: SLOs that share it, such as those of one definition by tenant, are one line. SLOs
+    of other requests than the page's are left out.
+
+    Args:
+        slos: The newest evaluation of each SLO.
+        measure: What the chart shows.
+        filters: The page's filters by name; "" is no filter.
+    """
+    wanted = {name: value for name, value in filters.items() if value}
+    if "prompt" in wanted:
+        name, _, version = wanted.pop("prompt").rpartition("@")
+        wanted |= {"prompt_name": name, "prompt_version": version}
+    named: dict[float, list[str]] = {}
+    for row in slos:
+        is_of_others = any(row["selector"].get(k, v) != v for k, v in wanted.items())
+        if row["objective"] != measure or row["threshold_s"] is None or is_of_others:
+            continue
+        # A group's name begins with that of its definition.
+        name = row["slo"].partition("/")[0]
+        names = named.setdefault(row["threshold_s"], [])
+        if name not in names:
+            names.append(name)
+    return [
+        (limit_s, f"{_few(names)} ≤ {wording.seconds(limit_s)}")
+        for limit_s, names in sorted(named.items())
+    ]
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_OF_A_LINE} more" if len(names) > _NAMES_OF_A_LINE else ""
+    return ", ".join(names[:_NAMES_OF_A_LINE]) + more
+
+
 def slo_state(row: Row) -> tuple[str, str]:
     """Return the level of an SLO's state and a short text for it."""
     if row["state"] == "firing":
         return "bad", f"firing: {row['severity'] or 'alert'}"
+    if row["state"] == "stale":
+        return "unknown", f"not evaluated since {wording.moment_ms(row['time_ms'])}"
     if row["state"] == "no_data":
         return "unknown", wording.NO_DATA
     if row["state"] == "unknown":

@@ -69,5 +69,5 @@ def wasted_markup(found: WastedTokens, colours: Palette) -> str:
         for i, (cause, n) in enumerate(found.by_cause.items())
     ]
     legend = key([(f"{cause} {wording.count(n)}", colour) for cause, colour, n in parts])
-    bar = phase_bar([(c, colour, n) for c, colour, n in parts], found.total)
+    bar = phase_bar(parts, found.total, wording.count)
     return f"{words}{bar}{legend}"

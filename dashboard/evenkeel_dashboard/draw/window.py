@@ -52,7 +52,21 @@ class Window:
         if num_requests <= MAX_RAW_REQUESTS or self.duration_s < _SHORTEST_ROLLUP_S:
             return self
         is_huge = num_requests > MAX_MINUTE_REQUESTS and self.duration_s >= _DAY_S
-        return replace(self, is_busy=True, step_s=max(3_600 if is_huge else 60, self.step_s))
+        return self.rolled(3_600 if is_huge else 60)
+
+    def rolled(self, least_step_s: int = 60) -> Window:
+        """Return the window, set to read from the minute rollup."""
+        return replace(self, is_busy=True, step_s=max(least_step_s, self.step_s))
+
+    def is_only_rolled(self, num_read: float, num_stored: float) -> bool:
+        """Return whether only the rollup is left of it, which may be kept longer than the requests.
+
+        Args:
+            num_read: Requests that were read individually.
+            num_stored: Requests that the rollup has.
+        """
+        is_rollable = not self.is_long and self.duration_s >= _SHORTEST_ROLLUP_S
+        return is_rollable and not num_read and num_stored > 0
 
     def newest(self, num_requests: float) -> Window:
         """Return the window, cut to its last hour if it holds too many requests to rank."""

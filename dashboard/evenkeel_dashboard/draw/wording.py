@@ -8,9 +8,10 @@ minus sign is a real one. Times are in the reader's zone (`zones`), and name it.
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 from evenkeel.engines import reported
-from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
+from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, now_in_zone, zone_name
 
 NO_DATA = "no data"
 NOT_REPORTED = reported.NOT_REPORTED
@@ -196,8 +197,13 @@ def clock_ms(unix_ms: int) -> str:
 
 
 def short_clock_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a time of day, for a column whose header names the zone."""
-    return f"{in_zone(unix_ms):%H:%M:%S}"
+    """Return Unix milliseconds as a time of day, for a column whose header names the zone.
+
+    Of another day than today, it has the day.
+    """
+    moment = in_zone(unix_ms)
+    is_today = moment.date() == now_in_zone().date()
+    return f"{moment:%H:%M:%S}{_other_offset(moment)}" if is_today else short_moment_ms(unix_ms)
 
 
 def moment_ms(unix_ms: int) -> str:
@@ -208,12 +214,20 @@ def moment_ms(unix_ms: int) -> str:
 
 def short_moment_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as a day and time, for a column whose header names the zone."""
-    return f"{in_zone(unix_ms):%d %b %H:%M:%S}"
+    moment = in_zone(unix_ms)
+    return f"{moment:%d %b %H:%M:%S}{_other_offset(moment)}"
 
 
 def short_minute_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as a day and minute, for times known only to the minute."""
-    return f"{in_zone(unix_ms):%d %b %H:%M}"
+    moment = in_zone(unix_ms)
+    return f"{moment:%d %b %H:%M}{_other_offset(moment)}"
+
+
+def _other_offset(moment: datetime) -> str:
+    """Return the zone of a time from before a change of clocks: the header names that of today."""
+    is_same = moment.utcoffset() == now_in_zone().utcoffset()
+    return "" if is_same else f" {zone_name(moment)}"
 
 
 def zoned(header: str) -> str:

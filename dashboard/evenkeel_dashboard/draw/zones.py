@@ -67,4 +67,9 @@ def zone_name(moment: datetime) -> str:
 
 def current_zone_name() -> str:
     """Return the short name of the shown zone at present, for a header or a field."""
-    return zone_name(datetime.now(shown_zone()))
+    return zone_name(now_in_zone())
+
+
+def now_in_zone() -> datetime:
+    """Return the current time in the shown zone."""
+    return datetime.now(shown_zone())

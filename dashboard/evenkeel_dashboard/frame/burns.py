@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from evenkeel_dashboard.draw.figures import time_ms
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
@@ -18,10 +20,24 @@ def burns_later(window: Window) -> Callable[[], dict[str, list[float | None]]]:
         reading.SHARED / "slo_history.sql", {**range_of(window), "step_s": step_s}
     )
 
-    def burns() -> dict[str, list[float | None]]:
-        by_slo: dict[str, list[float | None]] = {}
-        for row in found():
-            by_slo.setdefault(row["slo"], []).append(row["alert_share"])
-        return by_slo
+    return lambda: burns_by_step(found(), window, step_s)
 
-    return burns
+
+def burns_by_step(
+    rows: Sequence[Mapping[str, Any]], window: Window, step_s: int
+) -> dict[str, list[float | None]]:
+    """Return the burn rates of each SLO, one per step of the window; None for a step without any.
+
+    Args:
+        rows: Of the query `slo_history`.
+        window: The range.
+        step_s: Width of a step.
+    """
+    step_ms = step_s * 1000
+    first = window.from_ms // step_ms
+    num_steps = -(-window.to_ms // step_ms) - first
+    by_slo: dict[str, list[float | None]] = {}
+    for row in rows:
+        burns = by_slo.setdefault(row["slo"], [None] * num_steps)
+        burns[time_ms(row["bucket"]) // step_ms - first] = row["alert_share"]
+    return by_slo

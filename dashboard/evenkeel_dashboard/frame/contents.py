@@ -9,6 +9,8 @@ from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.selection import Selection
 
+MOST_VALUES = 50
+"""Values that are listed of each filter, as in the queries."""
 # A minute rollup is too coarse for a shorter range.
 _SHORT_S = 600
 

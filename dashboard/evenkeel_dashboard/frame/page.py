@@ -15,7 +15,7 @@ from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw import markup, wording, zones
 from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
-from evenkeel_dashboard.frame.contents import contents_later
+from evenkeel_dashboard.frame.contents import MOST_VALUES, contents_later
 from evenkeel_dashboard.frame.fields import add_notice
 from evenkeel_dashboard.frame.selection import (
     DEFAULT_PRESET,
@@ -339,7 +339,7 @@ def _filter_field(name: str, options: list[str], current: Selection) -> None:
     key = f"{name}_field"
 
     def choose() -> None:
-        select(replace(selection(), **{name: st.session_state[key]}))
+        select(selection().filtered(name, str(st.session_state[key] or "").strip()))
 
     st.session_state[key] = current.filters()[name]
     st.selectbox(
@@ -347,6 +347,8 @@ def _filter_field(name: str, options: list[str], current: Selection) -> None:
         ["", *options],
         format_func=lambda value: value or "all",
         key=key,
+        # Of more values, only the most frequent are listed; any other can be typed.
+        accept_new_options=len(options) >= MOST_VALUES,
         on_change=choose,
         width=170,
     )

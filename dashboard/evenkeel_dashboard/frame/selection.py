@@ -33,6 +33,7 @@ _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
 _SHORTEST_MS = 60_000
 _LONGEST_MS = 366 * 86_400_000
+_PAST_MS = 120_000
 # February 2106, less a margin: the store's minutes end there, and later ones would read as of 1970.
 END_MS = 4_294_900_000_000
 
@@ -113,6 +114,10 @@ class Selection:
     def is_fixed(self) -> bool:
         """Whether the range has a fixed start and end."""
         return self.from_ms is not None
+
+    def is_past(self, now_ms: int) -> bool:
+        """Return whether the range ended more than two minutes ago."""
+        return self.to_ms is not None and self.to_ms < now_ms - _PAST_MS
 
     def window(self, now_ms: int) -> Window:
         """Return the window of the range at a given time.

@@ -165,7 +165,7 @@ def test_the_engine_page_is_filled_by_what_an_engine_reports(store: Store, engin
     assert metrics is not None
     expected = {m for m in metrics.names if MEASURES[m].kind is not MeasureKind.HISTOGRAM}
     assert set(values_of(store, engine)) == expected
-    rows = state_rows([row for row in series(store) if row["engine"] == engine], WINDOW)
+    rows = state_rows([row for row in series(store) if row["engine"] == engine])
     for column in ("kv_live_ratio", "num_preempted"):
         is_there = any(row[column] is not None for row in rows)
         assert is_there == (column in metrics.names), f"{column} is absent, not 0"

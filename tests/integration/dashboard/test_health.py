@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import httpx
@@ -44,7 +45,9 @@ def test_health_shows_the_numbers_of_the_store(
     platform: Platform, browser: Browser, scheme: str, width: int
 ) -> None:
     store = Store(platform.query_url)
-    rows = store.rows(query("health"), platform.range() | NO_FILTER | {"step_s": 60})
+    (first,) = store.rows(query("first_request"), {})
+    sent = {**platform.range(), **NO_FILTER, "step_s": 60, "data_from_ms": first["first_ms"]}
+    rows = store.rows(query("health"), sent)
     store.close()
     summary = next(row for row in rows if row["is_now"] and not row["bucket"])
     page = opened(browser, platform.page(), scheme, width)
@@ -151,6 +154,19 @@ def test_a_range_without_requests_leads_to_the_newest(platform: Platform, browse
     expect(page.get_by_text("No requests in this range", exact=True)).to_be_visible()
     page.get_by_role("link", name="Show the hour before that request").click()
     expect(page.locator('[data-tile="Requests"]')).to_be_visible()
+    page.close()
+
+
+def test_a_service_without_requests_still_shows_its_alerts(
+    platform: Platform, browser: Browser
+) -> None:
+    # The simulation ended a minute before the alerts fired.
+    now_ms = time.time_ns() // 10**6
+    silent = Selection().narrowed(max(platform.to_ms + 30_000, now_ms - 20_000), now_ms)
+    page = opened(browser, str(httpx.URL(platform.dashboard_url, params=silent.to_params())))
+    expect(page.get_by_text("No requests in this range", exact=True)).to_be_visible()
+    expect(page.locator(".st-key-card-alerts tbody tr").first).to_contain_text("firing")
+    assert_no_exception(page)
     page.close()
 
 

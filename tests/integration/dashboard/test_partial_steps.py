@@ -66,7 +66,8 @@ def test_the_rate_of_every_step_is_that_of_its_part_in_the_range(
     ends: dict[str, Any] = {"from_ms": FROM_S * 1000, "to_ms": TO_S * 1000, **NO_FILTER}
     before_ms = 2 * ends["from_ms"] - ends["to_ms"]
     rows = client.query(
-        read_query(query(name)), {**ends, "step_s": step_s, "before_ms": before_ms}
+        read_query(query(name)),
+        {**ends, "step_s": step_s, "before_ms": before_ms, "data_from_ms": 0},
     ).named_results()
     steps = {row["bucket"]: row for row in rows if row["bucket"]}
     client.close()
@@ -88,6 +89,7 @@ def test_rates_from_hour_rollups_leave_out_the_hour_that_counts_as_before(
         "to_ms": HOUR_S * 1000,
         "before_ms": (2 * begin_s - HOUR_S) * 1000,
         "step_s": LONG_STEP_S,
+        "data_from_ms": 0,
         **NO_FILTER,
     }
     rows = list(client.query(read_query(query("health_counts_1m")), parameters).named_results())
@@ -97,3 +99,27 @@ def test_rates_from_hour_rollups_leave_out_the_hour_that_counts_as_before(
     for row in rows:
         assert row["requests_per_s"] == pytest.approx(1.0), row["bucket"]
         assert row["output_tokens_per_s"] == pytest.approx(7.0), row["bucket"]
+
+
+@pytest.mark.parametrize("name", ["health", "health_counts_1m"])
+@pytest.mark.parametrize(
+    ("begin_s", "is_now"), [(300, 0), (-300, 1)], ids=["in the range before", "in the range"]
+)
+def test_a_range_older_than_the_data_has_the_rate_since_the_data_starts(
+    storage: Storage, name: str, begin_s: int, is_now: int
+) -> None:
+    data_from_s = 2 * EARLY_S - HOUR_S
+    from_ms = (data_from_s + begin_s) * 1000
+    parameters = {
+        "from_ms": from_ms,
+        "to_ms": from_ms + 900_000,
+        "before_ms": from_ms - 900_000,
+        "step_s": 60,
+        "data_from_ms": data_from_s * 1000,
+        **NO_FILTER,
+    }
+    client = storage.connect()
+    rows = list(client.query(read_query(query(name)), parameters).named_results())
+    client.close()
+    (row,) = (row for row in rows if not row["bucket"] and row["is_now"] == is_now)
+    assert row["requests_per_s"] == pytest.approx(1.0)

@@ -31,7 +31,7 @@ RULE = {
     "from_ns": FROM_NS, "to_ns": NOW, "width_ns": 600 * S, "max_request_ns": 600 * S,
 }  # fmt: skip
 QUERIES: dict[str, tuple[str, dict[str, object]]] = {
-    "health": ("health", {**ENDS, "step_s": 60}),
+    "health": ("health", {**ENDS, "step_s": 60, "data_from_ms": 0}),
     "contents": ("range_contents", {"from_ms": ENDS["from_ms"], "to_ms": ENDS["to_ms"]}),
     "cohorts": ("latency_cohorts", {**LATENCY, "measure": "ttft"}),
     "gaps": ("latency_cohorts", {**LATENCY, "measure": "itl", "definition": "vllm"}),
@@ -53,6 +53,9 @@ QUERIES: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "SLO minutes": ("slo_minutes", {}),
     "SLO causes": ("slo_causes", {}),
+    "SLO ledger": ("slo_ledger", {}),
+    "SLO prompt sizes": ("slo_prompt_sizes", {}),
+    "SLO cohorts": ("slo_cohorts", {}),
     "SLO spent": ("slo_spent", {"corrected_from_ns": [], "corrected_to_ns": []}),
 }  # fmt: skip
 # What names requests or their values instead of counting them, and what columns are read from.

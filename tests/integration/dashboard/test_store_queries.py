@@ -33,8 +33,8 @@ EXPLORE: dict[str, object] = {
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
 QUERIES: dict[str, dict[str, Any]] = {
-    "health": {**NO_FILTER, "step_s": 60},
-    "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
+    "health": {**NO_FILTER, "step_s": 60, "data_from_ms": 0},
+    "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0, "data_from_ms": 0},
     "health_percentiles_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
     "health_percentiles_1h": {**NO_FILTER, "step_s": 3600, "before_ms": 0},
     "first_request": {},
@@ -79,10 +79,10 @@ QUERIES: dict[str, dict[str, Any]] = {
     "control_steps": {},
     "cache_series": {**SLICED, **NO_FILTER, "step_s": 60},
     "cache_cohorts": {**SLICED, **NO_FILTER, "dimension": "tenant"},
-    "response_cache_counts": {"model": ""},
-    "response_cache_details": {},
+    "response_cache_counts": NO_FILTER,
+    "response_cache_details": NO_FILTER,
     "response_cache_bound": {"step_s": 60},
-    "response_cache_classes": {},
+    "response_cache_classes": NO_FILTER,
     "speculation_gain": {},
     "canary_results": {},
     "control_effect": {"model": "", "step_s": 10, "busy_s": [0], "switched_ms": 0},
@@ -91,16 +91,16 @@ QUERIES: dict[str, dict[str, Any]] = {
     "cost_cohorts": {**NO_FILTER, "dimension": "tenant"},
     "cost_series": {**NO_FILTER, "dimension": "tenant", "step_s": 60, "cohorts": ["acme"]},
     "cost_models": NO_FILTER,
-    "compressed_tokens": {**SLICED, "model": "", "tenant": ""},
+    "compressed_tokens": {**SLICED, **NO_FILTER},
     "health_recovery": {},
     "request_canary": {"request_id": "none"},
-    "compression_verdicts": {**SLICED, "model": "", "tenant": ""},
+    "compression_verdicts": {**SLICED, **NO_FILTER},
     "request_why": {"id": "none"},
     "request_by_tail": {"tail": "none"},
     "acceptance_sources": {**SLICED, "model": ""},
     "engine_evictions": {**SLICED, "model": "", "step_s": 60},
-    "prefix_misses": {**SLICED, "model": "", "tenant": ""},
-    "cache_near_misses": {**SLICED, "limit": 5},
+    "prefix_misses": {**SLICED, **NO_FILTER},
+    "cache_near_misses": {**SLICED, **NO_FILTER, "limit": 5},
     "eval_latency_split": {"run_id": RUN_ID},
     "live_eval_series": {"step_s": 3600},
     "golden_candidates": {"limit": 5},
@@ -129,7 +129,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
     "changes": {},
     "prompt_versions": {"model": ""},
-    "eval_runs": {},
+    "eval_runs": {"run_id": RUN_ID},
     "eval_gates": {"run_id": RUN_ID},
     "eval_slices": {"run_id": RUN_ID},
     "eval_changed_items": {"run_id": RUN_ID, "limit": 5},
@@ -148,7 +148,7 @@ def rolled_health(
 ) -> list[dict[str, Any]]:
     """Return the rows of `health` from the rollups, digests merged by minute or by hour."""
     before_ms = 2 * int(str(ends["from_ms"])) - int(str(ends["to_ms"]))
-    parameters = {**ends, "before_ms": before_ms, "step_s": step_s}
+    parameters = {**ends, "before_ms": before_ms, "step_s": step_s, "data_from_ms": 0}
     counts = store.rows(query("health_counts_1m"), parameters)
     percentiles = store.rows(query(f"health_percentiles_{by}"), parameters)
     return [count | row for count, row in zip(counts, percentiles, strict=True)]
@@ -191,7 +191,7 @@ def test_the_rollup_says_what_the_requests_say(
     begin_ms = platform.from_ms // 60_000 * 60_000 - before_ms
     ends = {"from_ms": begin_ms, "to_ms": begin_ms + length_ms, **NO_FILTER}
     store = Store(platform.query_url)
-    raw = store.rows(query("health"), {**ends, "step_s": 600})
+    raw = store.rows(query("health"), {**ends, "step_s": 600, "data_from_ms": 0})
     rollup = rolled_health(store, ends, 600, "1m")
     requests = requests_of(store)
     store.close()
@@ -239,7 +239,7 @@ def test_hours_and_minutes_count_each_request_once(
     store = Store(platform.query_url)
     hourly = rolled_health(store, wide, 3600, "1h")
     by_minute = rolled_health(store, wide, 3600, "1m")
-    exact = store.rows(query("health"), {**wide, "step_s": 3600})
+    exact = store.rows(query("health"), {**wide, "step_s": 3600, "data_from_ms": 0})
     found = requests_of(store)
     store.close()
     assert sum(float(str(row["num_requests"])) for row in hourly if row["bucket"]) == NUM_REQUESTS
@@ -255,7 +255,8 @@ def test_hours_and_minutes_count_each_request_once(
 
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
     store = Store(platform.query_url)
-    rows = store.rows(query("health"), platform.range() | NO_FILTER | {"step_s": 60})
+    sent = {**platform.range(), **NO_FILTER, "step_s": 60, "data_from_ms": 0}
+    rows = store.rows(query("health"), sent)
     contents = store.rows(query("range_contents"), platform.range())[0]
     store.close()
     by_status = platform.simulated["by_status"]

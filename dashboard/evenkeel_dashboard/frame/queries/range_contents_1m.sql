@@ -5,7 +5,8 @@ SELECT
     topKWeighted(50)(model, whole_weight) AS models,
     topKWeightedIf(50)(tenant, whole_weight, tenant != '') AS tenants,
     topKWeightedIf(50)(
-        concat(prompt_name, '@', prompt_version), whole_weight, prompt_name != '') AS prompts,
+        concat(prompt_name, '@', prompt_version), whole_weight,
+        prompt_name != '' AND prompt_version != '') AS prompts,
     topKWeightedIf(50)(slo_class, whole_weight, slo_class != '') AS slo_classes,
     topKWeightedIf(50)(service, whole_weight, service != '') AS services
 FROM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
@@ -15,13 +16,23 @@ from evenkeel_dashboard.pages.alerts.model import (
     links,
 )
 
+# Alerts that an SLO raises; others are named after their rule, or after what failed.
+_OF_SLOS = ("SloBudgetBurn", "SloBudgetSpent", "SloNoData")
+
+
+def slo_link(alert: Mapping[str, Any], params: Mapping[str, str]) -> str:
+    """Return the link to the SLO that raised an alert; "" if none did."""
+    if alert["alertname"] not in _OF_SLOS:
+        return ""
+    return markup.page_link("slo", {"slo": alert["slo"], **params})
+
 
 def alert_columns(annotations: Mapping[str, str], slo_href: str, params: Mapping[str, str]) -> str:
     """Return an alert's evidence and next steps; the top cause leads to the worst example.
 
     Args:
         annotations: The alert's annotations.
-        slo_href: Link to the SLO's page.
+        slo_href: Link to the SLO's page; "" for none.
         params: The selection's parameters, for links.
     """
     examples = [
@@ -66,7 +77,7 @@ def _steps(
         steps.append(markup.link("See these requests", markup.page_link("explore", explored)))
     if helps := annotations.get("what_helps"):
         steps.append(f"What would help: {escape(helps)}")
-    else:
+    elif slo_href:
         steps.append(markup.link("See who spent the budget", slo_href))
     if (advice := advice_on(annotations.get("top_cause", ""))) is not None:
         flags = ", ".join(f"<code>{escape(flag)}</code>" for flag in advice.flags)

@@ -141,20 +141,32 @@ def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
     return bars
 
 
-def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
-    """Return the level and headline of the alerts; without an evaluator the level is unknown."""
-    firing = [alert for alert in alerts if alert["state"] == "firing"]
-    pages = sum(alert["severity"] == "page" for alert in firing)
-    if firing:
-        tickets = len(firing) - pages
-        parts = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in
+def headline(
+    alerts: Sequence[Row], is_watched: bool = True, past_ms: int | None = None
+) -> tuple[str, str]:
+    """Return the level and headline of the alerts; without an evaluator the level is unknown.
+
+    Args:
+        alerts: The alerts of a range; the first one has the counts of all.
+        is_watched: Whether an evaluator answers.
+        past_ms: The end of a range in the past, of which the headline speaks; None for now.
+    """
+    counts = ("num_pages", "num_tickets", "num_pending")
+    pages, tickets, pending = (int(alerts[0][name]) if alerts else 0 for name in counts)
+    at, is_, are = "", "is", "are"
+    if past_ms is not None:
+        at, is_, are = f"At {wording.moment_ms(past_ms)}, ", "was", "were"
+    if pages or tickets:
+        parts = [f"{n:,} {word}{'s' if n > 1 else ''}" for n, word in
                  ((pages, "page"), (tickets, "ticket")) if n]  # fmt: skip
-        verb = "is firing" if len(firing) == 1 else "are firing"
-        return ("bad" if pages else "warning"), f"{' and '.join(parts)} {verb}"
-    pending = sum(alert["state"] == "pending" for alert in alerts)
+        verb = is_ if pages + tickets == 1 else are
+        return ("bad" if pages else "warning"), f"{at}{' and '.join(parts)} {verb} firing"
     if pending:
-        return "warning", f"{pending} pending"
-    return ("good", "Nothing is firing") if is_watched else ("unknown", "No known alerts")
+        was = "" if past_ms is None else f"{is_ if pending == 1 else are} "
+        return "warning", f"{at}{pending:,} {was}pending"
+    if not is_watched:
+        return "unknown", "No known alerts"
+    return "good", f"{at}nothing was firing" if at else "Nothing is firing"
 
 
 def delivery_words(notifications: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
@@ -21,7 +21,7 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection, parse_time_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.pages.alerts.columns import alert_columns
+from evenkeel_dashboard.pages.alerts.columns import alert_columns, slo_link
 from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
@@ -51,9 +51,13 @@ def _body(selection: Selection) -> None:
     window = selection.window(now_ms())
     found = reading.rows(reading.SHARED / "alerts.sql", range_of(window))
     book, problem = _read_book()
-    level, sentence = headline(found, is_watched=book is not None)
+    past_ms = window.to_ms if selection.is_past(now_ms()) else None
+    level, sentence = headline(found, book is not None, past_ms)
     told = delivery_words(book["notifications"]) if book else ""
-    counted = f"{len(found)} alert{'' if len(found) == 1 else 's'} in this range"
+    num_all = found[0]["num_alerts"] if found else 0
+    counted = f"{num_all:,} alert{'' if num_all == 1 else 's'} in this range"
+    if num_all > len(found):
+        counted += f", {len(found)} shown"
     as_of = f"data as of {wording.clock_ms(now_ms())} · {counted}"
     look = (
         "Read why it is firing, then open an example to see where its time went. " if found else ""
@@ -70,14 +74,10 @@ def _body(selection: Selection) -> None:
             )
         )
     active = [alert for alert in found if alert["state"] in ("firing", "pending")]
-    taken_on = {
-        (a["slo"], a["severity"]): a["acknowledged_by"] for a in (book or {}).get("alerts", ())
-    }
+    # What the evaluator knows is of now.
+    kept = [] if past_ms else (book or {}).get("alerts", [])
     for number, alert in enumerate(active):
-        kept = (book or {}).get("alerts", ())
-        left_s = silenced_s(alert["slo"], alert["severity"], kept, now_ms())
-        taken_by = taken_on.get((alert["slo"], alert["severity"]))
-        _show_active(number, alert, taken_by, left_s, selection)
+        _show_active(number, alert, kept, selection, past_ms)
     _show_timeline(found, window)
     if book:
         left, right = st.columns(2, gap="small")
@@ -100,12 +100,16 @@ def _read_book() -> tuple[dict[str, Any] | None, str]:
 def _show_active(
     number: int,
     alert: dict[str, Any],
-    taken_by: str | None,
-    silenced_for_s: float | None,
+    kept: list[dict[str, Any]],
     selection: Selection,
+    past_ms: int | None,
 ) -> None:
     annotations = alert["annotations"] or {}
     params = selection.to_params()
+    named = alert["slo"], alert["severity"]
+    silenced_for_s = silenced_s(*named, kept, now_ms())
+    taken_on = {(each["slo"], each["severity"]): each["acknowledged_by"] for each in kept}
+    taken_by = taken_on.get(named)
     began_ms = alert["fired_ms"] or alert["started_ms"]
     level = "bad" if alert["state"] == "firing" else "warning"
     badges = markup.badge(f"{alert['state']}: {alert['severity']}", level)
@@ -115,19 +119,20 @@ def _show_active(
         badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
         badges += markup.badge("silenced when it fired", "unknown")
-    slo_href = markup.page_link("slo", {"slo": alert["slo"], **params})
+    slo_href = slo_link(alert, params)
+    name = markup.link(alert["slo"], slo_href) if slo_href else escape(alert["slo"])
     summary = annotations.get("summary") or annotations.get("description") or ""
     details = annotations.get("description", "") if annotations.get("summary") else ""
-    lasted = wording.age((now_ms() - began_ms) / 1000)
+    lasted = wording.age(((past_ms or now_ms()) - began_ms) / 1000)
     with st.container(border=True, key=f"card-alert-{number}"):
         st.html(
             f'<div class="ek-alert ek-{level}"><div class="ek-row">'
-            f"<b>{markup.link(alert['slo'], slo_href)}</b>{badges}"
+            f"<b>{name}</b>{badges}"
             f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
             f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
             f"{alert_columns(annotations, slo_href, params)}</div>"
         )
-        if may_act() and alert["state"] == "firing":
+        if may_act() and alert["state"] == "firing" and past_ms is None:
             _show_actions(number, alert["slo"], taken_by)
 
 
@@ -269,6 +274,7 @@ def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
         if not past:
             st.caption("None.")
             return
+        # They have ended, so that no other end counts.
         rows = [alert_cells(alert, now_ms(), selection.to_params()) for alert in past]
         st.html(markup.table(ALERT_HEADERS, rows, "Resolved alerts"))
 
@@ -281,7 +287,7 @@ def _show_audit() -> None:
     with st.expander(f"Audit log ({len(entries)})", key="audit"):
         rows = [
             [
-                Cell(wording.short_moment_ms(parse_time_ms(e["time"]) or 0)),
+                moment_cell(parse_time_ms(e["time"]) or 0),
                 Cell(e["by"]),
                 Cell(e["action"]),
                 Cell(audit_words(e["details"]), wraps=True),

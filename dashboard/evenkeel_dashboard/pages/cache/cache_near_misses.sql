@@ -16,5 +16,10 @@ WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
     AND mapContains(SpanAttributes, 'evenkeel.cache.similarity')
     AND SpanAttributes['evenkeel.response_cache'] NOT IN ('exact', 'semantic')
+    AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+    AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+    AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
+        SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
+    AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
 ORDER BY similarity DESC NULLS LAST, time_ms DESC
 LIMIT {limit:UInt32}

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, near_miss_words, unstable
 
 Row = dict[str, Any]
@@ -80,7 +80,7 @@ def show_near_misses(rows: list[Row]) -> None:
             return
         cells = [
             [
-                Cell(wording.short_moment_ms(row["time_ms"])),
+                moment_cell(row["time_ms"]),
                 Cell(_similarity(row["similarity"]), is_number=True),
                 Cell(_similarity(row["threshold"]), is_number=True),
                 Cell(near_miss_words(row), title=row["reason"]),

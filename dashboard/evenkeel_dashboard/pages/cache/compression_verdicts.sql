@@ -12,5 +12,8 @@ WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND mapContains(SpanAttributes, 'evenkeel.compression.verdict')
     AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
     AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+    AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
+        SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
+    AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
 GROUP BY verdict
 ORDER BY num_requests DESC, verdict

@@ -19,23 +19,40 @@ _INFORMATIVE_BOUND = 0.5
 def cache_tiles(
     cohorts: Sequence[Row], outcomes: Sequence[Row], details: Sequence[Row]
 ) -> list[Tile]:
-    """Return the headline numbers; there are none for a response cache that is off."""
-    tokens = sum(row["input_tokens_sum"] or 0 for row in cohorts)
-    cached = sum(row["cached_tokens_sum"] or 0 for row in cohorts)
-    requests = sum(row["num_requests"] for row in cohorts)
-    cold = sum((row["cold_ratio"] or 0.0) * row["num_requests"] for row in cohorts)
-    saved_s = sum(row["saved_s"] or 0.0 for row in cohorts)
-    tiles = [
-        Tile("Prefix hits", _ratio(cached, tokens), "", "input tokens found / input tokens"),
-        Tile("Tokens saved", wording.count(cached), "", "input tokens that were not computed"),
+    """Return the headline numbers; there are none for a cache that is off.
+
+    Args:
+        cohorts: Rows of `cache_cohorts`; the first one has the sums of all cohorts.
+        outcomes: Rows of `response_cache_counts`.
+        details: Rows of `response_cache_details`.
+    """
+    tiles = _prefix_tiles(cohorts[0]) if cohorts else []
+    return tiles + _response_tiles(outcomes, details) if outcomes else tiles
+
+
+def _prefix_tiles(row: Row) -> list[Tile]:
+    hits = _ratio(row["all_cached_tokens"], row["all_input_tokens"])
+    return [
+        Tile("Prefix hits", hits, "", "input tokens found / input tokens"),
         Tile(
-            "Prefill saved", wording.seconds(saved_s), "", "estimated time to compute these tokens"
+            "Tokens saved",
+            wording.count(row["all_cached_tokens"]),
+            "",
+            "input tokens that were not computed",
         ),
         Tile(
-            "Cold requests", _ratio(cold, requests), "", "requests that found nothing in the cache"
+            "Prefill saved",
+            wording.seconds(row["all_saved_s"]),
+            "",
+            "estimated time to compute these tokens",
+        ),
+        Tile(
+            "Cold requests",
+            _ratio(row["all_cold"], row["all_requests"]),
+            "",
+            "requests that found nothing in the cache",
         ),
     ]
-    return tiles + _response_tiles(outcomes, details) if outcomes else tiles
 
 
 def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Tile]:

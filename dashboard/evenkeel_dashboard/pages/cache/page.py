@@ -63,8 +63,7 @@ def _body(selection: Selection, by: str) -> None:
     # One slice per step, so that every step has data.
     share = read_most["period_s"] / read_most["slice_s"]
     step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
-    sliced = {**range_of(window), **slices(stored, window)}
-    filters = {"model": selection.model, "tenant": selection.tenant}
+    sliced = {**parameters, **slices(stored, window)}
     # Start all queries before waiting for the first.
     counted = reading.rows_later(_HERE / "response_cache_counts.sql", parameters)
     found = reading.rows_later(
@@ -73,18 +72,16 @@ def _body(selection: Selection, by: str) -> None:
     by_step = reading.frame_later(
         _HERE / "cache_series.sql", {**parameters, **step_slices, "step_s": window.step_s}
     )
-    misses = reading.rows_later(_HERE / "prefix_misses.sql", {**sliced, **filters})
-    compressed = reading.rows_later(_HERE / "compression_verdicts.sql", {**sliced, **filters})
+    misses = reading.rows_later(_HERE / "prefix_misses.sql", sliced)
+    compressed = reading.rows_later(_HERE / "compression_verdicts.sql", sliced)
     cohorts, outcomes = found(), counted()
     # The details are in the spans, which are read only if there are any answers.
-    details = (
-        reading.rows(_HERE / "response_cache_details.sql", range_of(window)) if outcomes else []
-    )
+    details = reading.rows(_HERE / "response_cache_details.sql", parameters) if outcomes else []
     st.html(
         f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · saved time is estimated '
         "from the same model's own prefill</div>"
     )
-    if not cohorts:
+    if not cohorts and not outcomes:
         st.html(
             markup.hint(
                 "No cache data in this range",
@@ -114,9 +111,10 @@ def _body(selection: Selection, by: str) -> None:
     # What was answered, and how much of it can be wrong, before the long tables.
     if outcomes:
         _show_responses(outcomes, details)
-        show_classes(reading.rows(_HERE / "response_cache_classes.sql", range_of(window)))
+        show_classes(reading.rows(_HERE / "response_cache_classes.sql", parameters))
         _show_bound(window)
-    _show_cohorts(cohorts, by)
+    if cohorts:
+        _show_cohorts(cohorts, by)
     show_prefixes(misses())
     if outcomes:
         _show_reasons(details)
@@ -130,9 +128,11 @@ def _body(selection: Selection, by: str) -> None:
 
 def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
     with st.container(border=True, key="card-cache-cohorts"):
+        num_all = cohorts[0]["num_cohorts"]
+        some = f", {len(cohorts)} of {num_all:,}" if num_all > len(cohorts) else ""
         st.html(
-            f'<div class="ek-title">Prefix cache by {_BY[by]}<small>most saved first; cold requests'
-            " found nothing cached, often because changing text comes first</small></div>"
+            f'<div class="ek-title">Prefix cache by {_BY[by]}<small>most saved first{some}; cold '
+            "requests found nothing cached, often because changing text comes first</small></div>"
         )
         largest = max(row["saved_s"] or 0.0 for row in cohorts)
         rows = [

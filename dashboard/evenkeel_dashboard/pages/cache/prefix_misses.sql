@@ -22,6 +22,9 @@ WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND mapContains(SpanAttributes, 'evenkeel.prefix.miss')
     AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
     AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+    AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
+        SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
+    AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
 GROUP BY prompt, miss
 ORDER BY cost_s DESC, prompt, miss
 LIMIT 200

@@ -5,6 +5,9 @@ FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND ({model:String} = '' OR model = {model:String})
+    AND ({tenant:String} = '' OR tenant = {tenant:String})
+    AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+    AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
     AND isNotNull(response_cache) AND response_cache != 'replay'
 GROUP BY outcome
 ORDER BY num_requests DESC, outcome

@@ -25,6 +25,11 @@ FROM spans
 WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
     AND mapContains(SpanAttributes, 'evenkeel.response_cache')
+    AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+    AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+    AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
+        SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
+    AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
 GROUP BY mode, reason, verdict
 ORDER BY num_requests DESC
 LIMIT 200

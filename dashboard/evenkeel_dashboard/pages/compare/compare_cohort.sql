@@ -1,4 +1,5 @@
--- Mean properties of a cohort's requests, which may explain why it is slower than another.
+-- Mean properties of a cohort's requests, which may explain why it is slower than another. A cause's
+-- seconds are divided by all requests with a ledger: a ledger leaves out causes that took no time.
 -- Weighting maps takes several times as long, so it is done only if a request weighs more than 1:
 -- `is_sampled` is a constant.
 WITH
@@ -8,8 +9,7 @@ WITH
         FROM requests
         WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
             AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
-    ) AS is_sampled,
-    sumMap(mapApply((cause, seconds) -> (cause, weight), ledger)) AS ledger_weights
+    ) AS is_sampled
 SELECT
     sum(weight) AS num_requests,
     avgWeightedOrNull(requests.queue_s, weight) AS queue_s,
@@ -21,12 +21,14 @@ SELECT
     avgWeightedOrNull(requests.output_tokens, weight) AS output_tokens,
     sumIf(weight, status = 'error') / nullIf(num_requests, 0) AS error_ratio,
     sumIf(weight, status = 'aborted') / nullIf(num_requests, 0) AS aborted_ratio,
-    sum(requests.cached_tokens * weight) / nullIf(sum(requests.input_tokens * weight), 0) AS cached_ratio,
+    sumIf(requests.cached_tokens * weight, isNotNull(requests.input_tokens))
+        / nullIf(sumIf(requests.input_tokens * weight, isNotNull(requests.cached_tokens)), 0)
+        AS cached_ratio,
     sum(accepted_tokens * weight) / nullIf(sum(drafted_tokens * weight), 0) AS acceptance_rate,
-    if(is_sampled,
-        mapApply((cause, seconds) -> (cause, seconds / ledger_weights[cause]),
-            sumMap(mapApply((cause, seconds) -> (cause, seconds * weight), ledger))),
-        avgMap(ledger)) AS ledger_s
+    sumIf(weight, notEmpty(ledger)) AS num_ledgers,
+    mapApply((cause, seconds) -> (cause, seconds / num_ledgers), if(is_sampled,
+        sumMap(mapApply((cause, seconds) -> (cause, seconds * weight), ledger)),
+        sumMap(ledger))) AS ledger_s
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')

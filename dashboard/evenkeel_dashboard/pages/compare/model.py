@@ -94,12 +94,12 @@ class CauseDifference:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A property of the mean request of each side, in words."""
+    """A property of the mean request of each side, in words, and as numbers."""
 
     name: str
     a: str
     b: str
-    change: str
+    values: tuple[float | None, float | None]
 
 
 def sides(
@@ -187,7 +187,7 @@ def default_first(values: Sequence[str]) -> list[str]:
 def features(a: Row, b: Row) -> list[Feature]:
     """Return properties of both sides' requests, which often explain a shift."""
     return [
-        Feature(name, words(a[c]), words(b[c]), wording.change(b[c], a[c]) or "–")
+        Feature(name, words(a[c]), words(b[c]), (a[c], b[c]))
         for c, (name, words) in _FEATURES.items()
         if a[c] is not None or b[c] is not None
     ]

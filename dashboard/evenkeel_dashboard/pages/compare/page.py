@@ -232,7 +232,7 @@ def _show_features(both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> N
     )
     table = [
         [Cell(f.name), Cell(f.a, is_number=True), Cell(f.b, is_number=True),
-         Cell(f.change, is_number=True)]
+         markup.change_cell(f.values[1], f.values[0], "–")]
         for f in features(rows[0], rows[1])
     ]  # fmt: skip
     headers = ("mean", f"A: {both[0].name}", f"B: {both[1].name}", "B against A")

@@ -13,7 +13,12 @@ from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
-from evenkeel_dashboard.pages.cost.model import MAX_SERIES, CohortCost, cohort_costs
+from evenkeel_dashboard.pages.cost.model import (
+    MAX_SERIES,
+    CohortCost,
+    cohort_costs,
+    incomparable,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +34,7 @@ class CostData:
 
     Attributes:
         cohorts: Every cohort, dearest first.
+        incomparable: Why the range before is not compared; "" if it is.
         models: Rows of `cost_models`.
         prices: Rows of `prices_in_force`.
         engines: Rows of `engine_seconds`, by hour.
@@ -39,6 +45,7 @@ class CostData:
     """
 
     cohorts: list[CohortCost]
+    incomparable: str
     models: list[dict[str, Any]]
     prices: list[dict[str, Any]]
     engines: list[dict[str, Any]]
@@ -73,16 +80,13 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
     engines = reading.rows_later(ENGINE_SECONDS, {**range_of(window), "model": selection.model})
     compressed = reading.rows_later(
         _HERE / "compressed_tokens.sql",
-        {
-            **range_of(window),
-            **slices(stored, window),
-            "model": selection.model,
-            "tenant": selection.tenant,
-        },
+        {**parameters, **slices(stored, window)},
     )
 
     def read() -> CostData:
-        found = cohort_costs(cohorts())
+        is_stored = (selection.data_from_ms or 0) <= window.before().from_ms
+        why = incomparable(cohorts(), is_stored)
+        found = cohort_costs(cohorts(), is_comparable=not why)
         paying = [each.name for each in found if each.cost]
         named = paying[: MAX_SERIES if len(paying) <= MAX_SERIES else MAX_SERIES - 1]
         frame = reading.frame_later(
@@ -92,6 +96,7 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
         drawn = named + ([OTHERS] if len(paying) > len(named) else [])
         return CostData(
             cohorts=found,
+            incomparable=why,
             models=models(),
             prices=prices(),
             engines=engines(),

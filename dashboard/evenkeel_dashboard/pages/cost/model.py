@@ -13,7 +13,6 @@ from evenkeel.prices.cost import MILLION, price_at
 from evenkeel.prices.engine_time import ENGINE_KINDS, IDLE, EngineTime
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.times import to_datetime
-from evenkeel.whatif.saving import PredictedSaving
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import Tile
 
@@ -30,6 +29,8 @@ NONE = "none"
 MAX_SERIES = 6
 MAX_CHANGES = 8
 _LEAST_S = 1e-6
+# If the share of requests with a price was below this part of today's, prices came in between.
+_LEAST_PRICED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class CohortCost:
     Attributes:
         name: The cohort; `NONE` if its requests have no such value.
         cost: Of its requests with a price.
-        before: Cost in the range before; None if no request of it had a price.
+        before: Cost in the range before; None if it is not known: no request of it had a price, or
+            not all of it is stored.
         num_requests: Requests, rejected ones included.
         num_priced: Those with a cost.
         tokens: Input and output tokens.
@@ -94,22 +96,49 @@ def _per_1m(cost: float, tokens: float, num_priced: float, num_served: float) ->
     return cost / tokens * MILLION
 
 
-def cohort_costs(rows: Sequence[Row]) -> list[CohortCost]:
-    """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included."""
-    before = {
+def incomparable(rows: Sequence[Row], is_stored: bool) -> str:
+    """Return why the range before cannot be compared, as the begin of a sentence; "" if it can.
+
+    Args:
+        rows: Of the query `cost_cohorts`.
+        is_stored: Whether all of the range before is stored.
+    """
+    if not is_stored:
+        return "the stored data does not cover"
+    now, before = (
+        _priced_share([r for r in rows if bool(r["is_now"]) == i]) for i in (True, False)
+    )
+    if now is not None and before is not None and before < _LEAST_PRICED * now:
+        return "fewer requests had a price in"
+    return ""
+
+
+def _priced_share(rows: Sequence[Row]) -> float | None:
+    served = sum(float(row["num_requests"]) - float(row["num_shed"]) for row in rows)
+    return sum(float(row["num_priced"]) for row in rows) / served if served else None
+
+
+def cohort_costs(rows: Sequence[Row], *, is_comparable: bool = True) -> list[CohortCost]:
+    """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included.
+
+    Args:
+        rows: The query's rows.
+        is_comparable: Whether the range before is comparable; otherwise no cost before is known.
+    """
+    before: dict[str, float | None] = {
         row["cohort"]: _known(
             float(row["cost"]),
             float(row["num_priced"]),
             float(row["num_requests"]) - float(row["num_shed"]),
         )
         for row in rows
-        if not row["is_now"]
+        if not row["is_now"] and is_comparable
     }
     found = [
         CohortCost(
             name=row["cohort"] or NONE,
             cost=float(row["cost"]),
-            before=before.pop(row["cohort"], 0.0),
+            before=before.pop(row["cohort"], 0.0) if is_comparable else None,
             num_requests=float(row["num_requests"]),
             num_priced=float(row["num_priced"]),
             tokens=float(row["tokens"]),
@@ -346,29 +375,3 @@ def unpriced_words(found: Sequence[Unpriced], num_requests: float) -> str:
     return (
         f"{wording.count(num)} requests{share} have no cost and are not in the bill. {named}{more}."
     )
-
-
-def saving_facts(
-    found: PredictedSaving, cost: float | None, currency: str, moments: str
-) -> list[tuple[str, str]]:
-    """Return what would be saved without a tenant, by name.
-
-    Args:
-        found: The prediction.
-        cost: What the seconds cost; None without a price.
-        currency: The bill's.
-        moments: The range in words.
-    """
-    margin = "" if found.margin_s is None else f" ± {wording.seconds(found.margin_s)}"
-    share = wording.percent(found.saved_s / found.busy_s if found.busy_s else None)
-    replayed = f"{wording.count(found.num_requests)} requests"
-    if found.replayed_ratio < 1:
-        replayed += f", a sample of {wording.percent(found.replayed_ratio)} of the time"
-    return [
-        ("saved", f"{wording.seconds(found.saved_s)}{margin}"),
-        ("of the time in steps", share),
-        ("at the engines' price", wording.money(cost, currency)),
-        ("replayed", replayed),
-        ("replay of what happened", f"{wording.signed_percent(found.replay_error)} off"),
-        ("range", moments),
-    ]

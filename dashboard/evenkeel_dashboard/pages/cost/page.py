@@ -87,7 +87,7 @@ def _body(selection: Selection, dimension: str) -> None:
     show_without(selection, data.window, prices)
     left, right = st.columns([3, 2], gap="small")
     with left:
-        _show_changes(data.cohorts, selection, dimension, prices.currency, before)
+        _show_changes(data, selection, dimension, prices.currency, before)
         _show_engines(times, prices.currency)
     with right:
         _show_parts("Wasted", "paid for, and used by nobody", waste, prices.currency, total.cost)
@@ -118,7 +118,8 @@ def _show_bill(data: CostData, dimension: str, currency: str) -> None:
 
 def _links(selection: Selection, dimension: str, name: str) -> tuple[str, str]:
     """Return the links of a cohort: its part of the bill, and its requests; "" for none."""
-    if dimension not in FILTERS or name == NONE:
+    # Requests of a prompt without a version cannot be filtered.
+    if dimension not in FILTERS or name == NONE or (dimension == "prompt" and name[-1:] == "@"):
         return "", ""
     params = selection.filtered(dimension, name).to_params()
     cost = markup.page_link("cost", {**params, "by": dimension if dimension == "tenant" else ""})
@@ -147,7 +148,7 @@ def _show_cohorts(
                     Cell(each.name, href=of_cost),
                     _price(each.known_cost, currency),
                     Cell("–" if share is None else wording.percent(share), is_number=True),
-                    Cell(wording.change(each.known_cost, each.before) or "", is_number=True),
+                    markup.change_cell(each.known_cost, each.before),
                     Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
                     _price(each.per_1k_requests, currency),
                     _price(each.per_1m_tokens, currency, "–" if each.num_priced else ""),
@@ -163,7 +164,7 @@ def _show_cohorts(
 
 
 def _show_changes(
-    cohorts: Sequence[CohortCost],
+    data: CostData,
     selection: Selection,
     dimension: str,
     currency: str,
@@ -173,11 +174,12 @@ def _show_changes(
         st.html(
             f'<div class="ek-title">Biggest changes<small>against {escape(before)}</small></div>'
         )
-        changes = biggest_changes(cohorts)
+        changes = biggest_changes(data.cohorts)
         if not changes:
-            compared = total_of(cohorts).before
+            why = data.incomparable or "no cost in"
+            compared = total_of(data.cohorts).before
             st.caption(
-                "No cost changed." if compared else f"Nothing to compare with: no cost in {before}."
+                "No cost changed." if compared else f"Nothing to compare with: {why} {before}."
             )
             return
         largest = abs(changes[0].change or 0.0)

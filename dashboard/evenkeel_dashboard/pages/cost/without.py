@@ -14,7 +14,6 @@ from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.pages.cost.model import saving_facts
 
 _ANSWER = "cost-without"
 
@@ -51,3 +50,30 @@ def _show_answer(
     cost = cost_of_seconds(found.saved_of, prices, at)
     moments = f"{wording.moment_ms(from_ms)} to {wording.moment_ms(to_ms)}"
     st.html(markup.facts(saving_facts(found, cost, prices.currency, moments)))
+
+
+def saving_facts(
+    found: PredictedSaving, cost: float | None, currency: str, moments: str
+) -> list[tuple[str, str]]:
+    """Return what would be saved without a tenant, by name.
+
+    Args:
+        found: The prediction.
+        cost: What the seconds cost; None without a price.
+        currency: The bill's.
+        moments: The range in words.
+    """
+    margin = "" if found.margin_s is None else f" ± {wording.seconds(found.margin_s)}"
+    margin += ": may be nothing" if found.is_nothing_shown else ""
+    share = wording.percent(found.saved_s / found.busy_s if found.busy_s else None)
+    replayed = f"{wording.count(found.num_requests)} requests"
+    if found.replayed_ratio < 1:
+        replayed += f", a sample of {wording.percent(found.replayed_ratio)} of the time"
+    return [
+        ("saved", f"{wording.seconds(found.saved_s)}{margin}"),
+        ("of the time in steps", share),
+        ("at the engines' price", wording.money(cost, currency)),
+        ("replayed", replayed),
+        ("replay of what happened", f"{wording.signed_percent(found.replay_error)} off"),
+        ("range", moments),
+    ]

@@ -9,14 +9,18 @@ import streamlit as st
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.figures import time_ms
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.model import QUEUE_FROM
-from evenkeel_dashboard.pages.engine.outcomes import side_by_side, switched_to_acting_ms
+from evenkeel_dashboard.pages.engine.outcomes import (
+    num_words,
+    side_by_side,
+    switched_to_acting_ms,
+)
 
 _HERE = Path(__file__).parent
 
@@ -36,7 +40,7 @@ def show_actions(data: EngineData, selection: Selection, window: Window) -> None
             said = control(action)
             rows.append(
                 [
-                    Cell(wording.short_moment_ms(action["time_ms"])),
+                    moment_cell(action["time_ms"]),
                     Cell(said.lever),
                     Cell(said.change),
                     Cell(said.burn, is_number=True),
@@ -77,10 +81,10 @@ def _show_effect(data: EngineData, selection: Selection, window: Window) -> None
     rows = [
         [
             Cell(one.slo_class),
-            Cell(wording.count(one.watching["num_requests"]), is_number=True),
+            Cell(num_words(one.watching), is_number=True),
             Cell(wording.seconds(one.watching["p50_s"]), is_number=True),
             Cell(wording.seconds(one.watching["p95_s"]), is_number=True),
-            Cell(wording.count(one.acting["num_requests"]), is_number=True),
+            Cell(num_words(one.acting), is_number=True),
             Cell(wording.seconds(one.acting["p50_s"]), is_number=True),
             Cell(wording.seconds(one.acting["p95_s"]), is_number=True),
             Cell(one.words, level=one.level),

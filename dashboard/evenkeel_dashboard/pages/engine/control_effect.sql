@@ -18,6 +18,7 @@ SELECT
         quantileExactInclusiveOrNull(0.5)(ttft_s)) AS p50_s,
     if(is_sampled, quantileExactWeightedInterpolatedOrNull(0.95)(ttft_s, toUInt32(round(weight))),
         quantileExactInclusiveOrNull(0.95)(ttft_s)) AS p95_s,
+    sumIf(weight, isNotNull(ttft_s)) AS num_timed,
     sumIf(weight, status = 'shed') AS num_shed
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')

@@ -119,7 +119,7 @@ def read_engine(selection: Selection, window: Window, engine: str = "") -> Engin
     if rows:
         others = engines_of([*state, *histograms])
     else:
-        source, rows, waiting = "metrics", state_rows(state, window), waiting_rows(state)
+        source, rows, waiting = "metrics", state_rows(state), waiting_rows(state)
         engines = engines_of([*state, *histograms])
     positions = positions_later()[0]
     sources = canaries = gains = None

@@ -1,9 +1,11 @@
 -- What engines' own metrics measure per interval, under our names (evenkeel/engines): the mean of a
--- gauge, summed over instances unless it is a ratio; the increase of a counter. After an engine restart, a
--- counter increases from 0. `label` is the reason, position or source, if there is one. What a tenant's token
--- sent is another series than the fleet's, whatever instance it names.
+-- gauge, summed over instances unless it is a ratio; the increase of a counter, and its rate over the time
+-- since the reading before, which is longer than a short interval. After an engine restart, a counter
+-- increases from 0. `label` is the reason, position or source, if there is one. What a tenant's token sent is
+-- another series than the fleet's, whatever instance it names.
 SELECT bucket, engine, measure, label,
-    multiIf(is_counter, sum(growth), match(measure, '_(ratio|rate)$'), avg(mean), sum(mean)) AS value
+    multiIf(is_counter, sum(growth), match(measure, '_(ratio|rate)$'), avg(mean), sum(mean)) AS value,
+    if(is_counter, sumOrNull(known_growth / nullIf(elapsed_s, 0)), NULL) AS per_s
 FROM
 (
     SELECT
@@ -13,7 +15,10 @@ FROM
         label,
         is_counter,
         avg(read) AS mean,
-        sum(multiIf(is_delta, read, isNull(before), 0, read >= before, read - before, read)) AS growth
+        sum(multiIf(is_delta, read, isNull(before), 0, read >= before, read - before, read) AS grown)
+            AS growth,
+        sumIf(grown, isNotNull(before)) AS known_growth,
+        sumIf(toUnixTimestamp64Nano(time) - before_ns, isNotNull(before)) / 1e9 AS elapsed_s
     FROM
     (
         SELECT
@@ -32,7 +37,9 @@ FROM
                 nullIf(attributes['reason'], ''), nullIf(attributes['position'], ''),
                 nullIf(attributes['source'], ''), '') AS label,
             lagInFrame(toNullable(read)) OVER (
-                PARTITION BY key, service, instance, of_tenant, attributes ORDER BY time) AS before
+                PARTITION BY key, service, instance, of_tenant, attributes ORDER BY time) AS before,
+            lagInFrame(toUnixTimestamp64Nano(time)) OVER (
+                PARTITION BY key, service, instance, of_tenant, attributes ORDER BY time) AS before_ns
         FROM
         (
             SELECT *,

@@ -10,8 +10,6 @@ from typing import Any
 from evenkeel.engines.engine_map import known_engines, title_of
 from evenkeel.engines.measures import MEASURES, MeasureKind
 from evenkeel_dashboard.draw import wording
-from evenkeel_dashboard.draw.figures import time_ms
-from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.engine.model import COLUMNS, Row
 
 # What the series are read from, and the histograms.
@@ -41,32 +39,27 @@ _MEASURES_OF = {
 _SUMMED = ("num_running", "num_waiting", "num_preempted")
 
 
-def state_rows(rows: Sequence[Row], window: Window) -> list[dict[str, Any]]:
+def state_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return engines' metrics as rows of `COLUMNS`; None if no engine reported the value.
 
     Several engines are added up; their ratios are averaged.
 
     Args:
         rows: Of the query `engine_state_series`.
-        window: The range; a rate is that of the part of an interval inside it.
     """
     by_bucket: dict[Any, dict[str, dict[str, float]]] = {}
     for row in rows:
-        engines = by_bucket.setdefault(row["bucket"], {})
-        engines.setdefault(row["engine"], {}).setdefault(row["measure"], 0.0)
-        engines[row["engine"]][row["measure"]] += row["value"]
+        values = by_bucket.setdefault(row["bucket"], {}).setdefault(row["engine"], {})
+        values[row["measure"]] = values.get(row["measure"], 0.0) + row["value"]
+        if row["per_s"] is not None:
+            name = f"{row['measure']}_per_s"
+            values[name] = values.get(name, 0.0) + row["per_s"]
     return [
-        {
-            "bucket": bucket,
-            **_combined(by_bucket[bucket].values(), window.covered_s(time_ms(bucket))),
-        }
-        for bucket in sorted(by_bucket)
+        {"bucket": bucket, **_combined(by_bucket[bucket].values())} for bucket in sorted(by_bucket)
     ]
 
 
-def _combined(
-    engines: Collection[Mapping[str, float]], covered_s: float
-) -> dict[str, float | None]:
+def _combined(engines: Collection[Mapping[str, float]]) -> dict[str, float | None]:
     def total(measure: str) -> float | None:
         found = [each[measure] for each in engines if measure in each]
         return sum(found) if found else None
@@ -75,16 +68,12 @@ def _combined(
         found = [value for value in values if value is not None]
         return fmean(found) if found else None
 
-    def rate(measure: str) -> float | None:
-        tokens = total(measure)
-        return None if tokens is None else tokens / covered_s
-
     columns: dict[str, float | None] = dict.fromkeys(COLUMNS)
     return columns | {
         **{name: total(name) for name in _SUMMED},
         "kv_live_ratio": mean(each.get("kv_live_ratio") for each in engines),
-        "prefill_tokens_per_s": rate("prefill_tokens"),
-        "output_tokens_per_s": rate("output_tokens"),
+        "prefill_tokens_per_s": total("prefill_tokens_per_s"),
+        "output_tokens_per_s": total("output_tokens_per_s"),
         "acceptance_rate": mean(map(_acceptance, engines)),
         "prefix_hit_ratio": mean(map(_hits, engines)),
     }

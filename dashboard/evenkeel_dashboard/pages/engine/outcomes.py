@@ -8,12 +8,17 @@ from typing import Any
 
 from evenkeel.spans import CONTROL_AFTER, CONTROL_LEVER
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.request_rows import short_id
 
 Row = Mapping[str, Any]
 
 STRAGGLER_FACTOR = 4
 """As in engine_step_spread.sql."""
 _NOTABLE_RATIO = 1.1
+# Of fewer requests, the 95th percentile is one of the slowest two.
+_LEAST_TIMED = 40
+# More refused by this share of requests: the others are not faster for nothing.
+_NOTABLE_SHED = 0.02
 # An engine this much slower than the others at the same work stands out.
 _SLOW_FACTOR = 1.25
 
@@ -43,6 +48,12 @@ def gain_words(gain: Row) -> str:
     return "costs" if gain["upper"] < 1 else "no difference shown yet"
 
 
+def steps_words(gain: Row, *, of_several: bool) -> str:
+    """Return of which steps a speed-up is, and of which server if there are several."""
+    steps = "all" if gain["batch"] == "all" else f"batch of {gain['batch']}"
+    return f"{gain['service']}, {short_id(gain['instance'])}: {steps}" if of_several else steps
+
+
 def switched_to_acting_ms(actions: Sequence[Row]) -> int | None:
     """Return when control was last switched from watching to acting; None if it was not."""
     for action in actions:
@@ -66,6 +77,8 @@ class SideBySide:
         before, after = self.watching["p95_s"], self.acting["p95_s"]
         if not before or not after:
             return "–"
+        if min(self.watching["num_timed"], self.acting["num_timed"]) < _LEAST_TIMED:
+            return "too few requests"
         is_faster, ratio = after < before, max(before, after) / min(before, after)
         if ratio < _NOTABLE_RATIO:
             return "about the same"
@@ -73,8 +86,20 @@ class SideBySide:
 
     @property
     def level(self) -> str:
-        """Good if it became faster, warning if slower."""
-        return {"faster": "good", "slower": "warning"}.get(self.words.rpartition(" ")[2], "")
+        """Good if it became faster without refusing more, warning if slower."""
+        sheds_more = _shed(self.acting) > _shed(self.watching) + _NOTABLE_SHED
+        levels = {"faster": "" if sheds_more else "good", "slower": "warning"}
+        return levels.get(self.words.rpartition(" ")[2], "")
+
+
+def num_words(row: Row) -> str:
+    """Return a side's number of requests, and the share of them that control refused."""
+    shed = f", {wording.percent(_shed(row))} shed" if row["num_shed"] else ""
+    return f"{wording.count(row['num_requests'])}{shed}"
+
+
+def _shed(row: Row) -> float:
+    return float(row["num_shed"]) / row["num_requests"] if row["num_requests"] else 0.0
 
 
 def side_by_side(rows: Sequence[Row]) -> list[SideBySide]:

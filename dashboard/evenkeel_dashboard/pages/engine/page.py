@@ -74,7 +74,7 @@ def show() -> None:
 def _body(selection: Selection, engine: str) -> None:
     window = selection.window(now_ms())
     data = read_engine(selection, window, engine)
-    found = _verdict(data, window, is_past=selection.is_fixed and window.to_ms < now_ms() - 120_000)
+    found = _verdict(data, window, is_past=selection.is_past(now_ms()))
     as_of = f"data as of {wording.clock_ms(now_ms())} · {_source_words(data)}"
     headline = found.headline
     if found.level == "unknown" and data.engines:

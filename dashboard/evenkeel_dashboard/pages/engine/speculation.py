@@ -12,7 +12,7 @@ from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.draw.positions import Position, positions
 from evenkeel_dashboard.frame.page import colours
 from evenkeel_dashboard.pages.engine.data import EngineData
-from evenkeel_dashboard.pages.engine.outcomes import gain_words
+from evenkeel_dashboard.pages.engine.outcomes import gain_words, steps_words
 
 
 def show_speculation(data: EngineData) -> None:
@@ -62,7 +62,11 @@ def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
             Cell(str(p.number), is_number=True),
             Cell(wording.count(p.drafted), is_number=True),
             Cell(wording.percent(p.rate), is_number=True),
-            Cell(html=markup.phase_bar([("accepted", colours().decode, float(p.accepted))], first)),
+            Cell(
+                html=markup.phase_bar(
+                    [("accepted", colours().decode, float(p.accepted))], first, wording.count
+                )
+            ),
         ]
         for p in found
     ]
@@ -83,9 +87,10 @@ def _show_gain(data: EngineData) -> None:
             )
         )
         return
+    servers = {(gain["service"], gain["instance"]) for gain in data.gains}
     rows = [
         [
-            Cell("all" if gain["batch"] == "all" else f"batch of {gain['batch']}"),
+            Cell(steps_words(gain, of_several=len(servers) > 1), title=gain["instance"]),
             Cell(wording.factor(gain["ratio"]), is_number=True),
             Cell(
                 f"{wording.factor(gain['lower'])} to {wording.factor(gain['upper'])}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.request_rows import short_id
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.outcomes import STRAGGLER_FACTOR, against_others
@@ -30,7 +30,7 @@ def show_steps(data: EngineData) -> None:
                 Cell(wording.count(row["num_stragglers"]), is_number=True),
                 Cell(wording.seconds(row["straggled_s"]), is_number=True),
                 Cell(wording.seconds(row["worst_s"]), is_number=True),
-                Cell(wording.short_moment_ms(row["worst_ms"])),
+                moment_cell(row["worst_ms"]),
                 Cell(words, level="warning" if words.startswith("slower") else ""),
             ]
             for row, words in zip(data.spread, slowness, strict=True)

@@ -1,5 +1,6 @@
--- Evaluation runs, newest first: the comparison, number of items, and each run's own verdict. Only
--- gate rows carry the verdict and there are few, so the long attributes of answers are not read.
+-- The 50 newest evaluation runs, newest first; if the wanted one is older, it is the last of them: the
+-- comparison, number of items, and each run's own verdict. Only gate rows carry the verdict and there are
+-- few, so the long attributes of answers are not read.
 SELECT
     r.run_id AS run_id, r.dataset AS dataset, r.started_ms AS started_ms,
     r.num_items AS num_items, r.sides AS sides, r.num_gates AS num_gates,
@@ -19,7 +20,7 @@ FROM
     FROM evenkeel.eval_results AS e
     WHERE isNotNull(e.run_id)
     GROUP BY run_id
-    ORDER BY started_ms DESC
+    ORDER BY run_id = {run_id:String} DESC, started_ms DESC
     LIMIT 50
 ) AS r
 LEFT JOIN

@@ -12,7 +12,7 @@ from evenkeel.store import QUERIES
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.figures import Line, Scale, lines
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
@@ -203,7 +203,7 @@ def show_feedback() -> None:
             return
         rows = [
             [
-                Cell(wording.short_moment_ms(row["time_ms"])),
+                moment_cell(row["time_ms"]),
                 Cell(html=_mark(row)),
                 Cell(row["comment"] or "–", wraps=True),
                 Cell(row["corrected"] or "–", wraps=True),

@@ -11,7 +11,7 @@ from evenkeel.prompts.gate_verdict import JudgedRun, read_stored_run
 from evenkeel.store import QUERIES
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.pages.evals.gates import show_gates
@@ -42,7 +42,8 @@ def show() -> None:
 
 
 def _body() -> None:
-    runs = reading.rows(_HERE / "eval_runs.sql", {})
+    wanted = st.query_params.get("run_id", "")
+    runs = reading.rows(_HERE / "eval_runs.sql", {"run_id": wanted})
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
     if not runs:
         st.html(
@@ -54,7 +55,6 @@ def _body() -> None:
         )
         _show_production(runs)
         return
-    wanted = st.query_params.get("run_id")
     chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
     if wanted and chosen["run_id"] != wanted:
         st.html(markup.remark(f"No run {wanted!r} is stored; showing the newest:", "evals"))
@@ -270,7 +270,7 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                 [
                     Cell(run["run_id"] + shown, href=page_link("evals", params)),
                     Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
-                    Cell(wording.short_moment_ms(run["started_ms"])),
+                    moment_cell(run["started_ms"]),
                     Cell(run["dataset"] or "–"),
                     Cell(wording.count(run["num_items"]), is_number=True),
                     Cell(" · ".join(run["sides"])),

@@ -9,7 +9,8 @@ SELECT
     quantilesTDigestMerge(0.5, 0.95, 0.99)(r.e2e_s) AS e2e,
     ttft[2] AS ttft_p95_s, e2e[2] AS e2e_p95_s,
     sum(r.num_error) / nullIf(num_requests, 0) AS error_ratio,
-    sum(r.output_tokens) / nullIf(num_requests, 0) AS output_tokens_mean
+    sum(r.output_tokens) / nullIf(num_requests, 0) AS output_tokens_mean,
+    count() OVER () AS num_versions
 FROM requests_1m AS r
 WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
@@ -17,4 +18,4 @@ WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND prompt_name NOT IN ('', 'evenkeel-sentinel')
 GROUP BY prompt_name, prompt_version
 ORDER BY prompt_name, first_ms DESC
-LIMIT 60
+LIMIT 400

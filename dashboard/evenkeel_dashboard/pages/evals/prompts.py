@@ -11,7 +11,7 @@ import streamlit as st
 from evenkeel.prompts.gate_verdict import read_stored_run
 from evenkeel.prompts.registry import LABELS
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
@@ -52,10 +52,12 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
         _HERE / "prompt_versions.sql",
         {"from_ms": to_ms - _DAYS * _DAY_MS, "to_ms": to_ms, "model": ""},
     )
+    num_all = found[0]["num_versions"] if found else 0
+    some = f"; {len(found)} of {num_all:,}" if num_all > len(found) else ""
     with st.container(border=True, key="card-prompts"):
         st.html(
             f'<div class="ek-title">Prompt versions<small>in use in the last {_DAYS} days, the '
-            "newest of each prompt first</small></div>"
+            f"newest of each prompt first{some}</small></div>"
         )
         if not found:
             st.caption("No requests name a prompt (header x-evenkeel-prompt).")
@@ -84,7 +86,7 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
             "prompt", "version", "label", wording.zoned("first seen"), "requests", "TTFT p95",
             "total p95", "output, mean", "errors", "",
         )  # fmt: skip
-        st.html(markup.table(headers, rows, "Prompt versions"))
+        st.html(markup.table(headers, rows, "Prompt versions", is_short=True))
 
 
 def _comparison(row: Row, newest: dict[str, str]) -> Cell:
@@ -109,7 +111,7 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
                 Cell(label),
                 Cell(version),
                 Cell(_last_move(prompt, label)["reason"], wraps=True),
-                Cell(wording.short_moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
+                moment_cell(_last_move(prompt, label)["time_s"] * 1000),
                 Cell(prompt["goes_back_to"].get(label) or "–"),
             ]
             for prompt in registry

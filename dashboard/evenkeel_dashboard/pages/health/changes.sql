@@ -1,6 +1,7 @@
 -- Recent changes, newest first: the first appearance of a prompt version, a model, or a service
 -- instance (a deploy, a restart, or a new replica), if another one existed before it. Instances are
--- detected from their engines' step records.
+-- detected from their engines' step records. Up to five of each kind: a restart of many replicas does not hide
+-- a new prompt.
 SELECT kind, name, before, first_ms
 FROM
 (
@@ -55,4 +56,4 @@ FROM
 )
 WHERE before != '' AND first_ms > {from_ms:Int64} + 120000
 ORDER BY first_ms DESC
-LIMIT 8
+LIMIT 5 BY kind

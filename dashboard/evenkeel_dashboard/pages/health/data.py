@@ -88,20 +88,23 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
     wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
 
     def read() -> HealthData:
-        rows = measured()
+        rows, shown = measured(), window
+        if window.is_only_rolled(len(rows), stored):
+            shown = window.rolled()
+            rows = _measured_later(selection, shown)()
         steps = pd.DataFrame([row for row in rows if row["bucket"]])
         if not steps.empty:
             steps["bucket"] = pd.to_datetime(steps["bucket"], unit="s", utc=True)
         return HealthData(
             summary=_total(rows, is_now=True),
             previous=_total(rows, is_now=False),
-            series=fill_gaps(steps, SERIES_COLUMNS, window),
+            series=fill_gaps(steps, SERIES_COLUMNS, shown),
             slos=slos(),
             burns=burns(),
             alerts=alerts(),
             burned_ms={row["slo"]: row["burned_ms"] for row in burned()},
             wasted=wasted_tokens(wasted()[0]),
-            window=window,
+            window=shown,
         )
 
     return read
@@ -109,7 +112,12 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
 
 def _measured_later(selection: Selection, window: Window) -> reading.Rows:
     """Start reading a range and the previous one as rows of `health`, from the tables that fit."""
-    parameters = {**range_of(window), **selection.filters(), "step_s": window.step_s}
+    parameters = {
+        **range_of(window),
+        **selection.filters(),
+        "step_s": window.step_s,
+        "data_from_ms": selection.data_from_ms or 0,
+    }
     if not window.is_long:
         return reading.rows_later(_HERE / "health.sql", parameters)
     rolled = {**parameters, "before_ms": window.before().from_ms}

@@ -2,7 +2,7 @@
 -- whole range (bucket 0), and for the previous range of the same length (`is_now` is 0, bucket 0).
 -- Means of phases cover requests that got a token. A step without requests has no row; a percentile or
 -- ratio without data is NULL. Rates divide by the part of a step inside the range: the first one begins
--- before it, and the last one is still filling.
+-- before it, and the last one is still filling; those of a range by its part since the stored data starts.
 -- Quantiles with weights take several times as long, so they are computed only if a request weighs more
 -- than 1: `is_sampled` is a constant.
 WITH
@@ -16,9 +16,12 @@ WITH
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,
-    if(bucket = 0, ({to_ms:Int64} - {from_ms:Int64}) / 1000,
-        greatest(1, least(toFloat64(bucket) + {step_s:UInt32}, {to_ms:Int64} / 1000)
-            - greatest(toFloat64(bucket), {from_ms:Int64} / 1000))) AS covered_s,
+    greatest(1, multiIf(
+        bucket > 0, least(toFloat64(bucket) + {step_s:UInt32}, {to_ms:Int64} / 1000)
+            - greatest(toFloat64(bucket), {from_ms:Int64} / 1000),
+        is_now, ({to_ms:Int64} - greatest({from_ms:Int64}, {data_from_ms:Int64})) / 1000,
+        ({from_ms:Int64} - greatest(2 * {from_ms:Int64} - {to_ms:Int64}, {data_from_ms:Int64})) / 1000
+    )) AS covered_s,
     sum(weight) AS num_requests,
     num_requests / covered_s AS requests_per_s,
     sumIf(weight, status = 'ok') / covered_s AS ok_per_s,

@@ -1,6 +1,7 @@
 -- The numbers of `health` except percentiles, from the rollup; a step is a whole number of minutes. The
 -- minute in which the range begins counts as before it; with steps of whole hours, as ranges of days have,
--- the hour does, since `requests_rolled` returns whole hours. Rates divide by the time that is left.
+-- the hour does, since `requests_rolled` returns whole hours. Rates divide by the time that is left, and
+-- those of a range only by its part since the stored data starts.
 WITH
     if({step_s:UInt32} % 3600 = 0, 3600, 60) AS rolled_s,
     ceil(intDiv({from_ms:Int64}, 1000) / rolled_s) * rolled_s AS begin_s
@@ -10,8 +11,9 @@ SELECT
     greatest(1, multiIf(
         bucket > 0, least(toFloat64(bucket) + {step_s:UInt32}, {to_ms:Int64} / 1000)
             - greatest(toFloat64(bucket), begin_s),
-        is_now, {to_ms:Int64} / 1000 - begin_s,
-        begin_s - ceil(intDiv({before_ms:Int64}, 1000) / 60) * 60)) AS covered_s,
+        is_now, {to_ms:Int64} / 1000 - greatest(begin_s, {data_from_ms:Int64} / 1000),
+        begin_s - greatest(ceil(intDiv({before_ms:Int64}, 1000) / 60) * 60, {data_from_ms:Int64} / 1000)
+    )) AS covered_s,
     sum(r.num_requests) AS num_requests,
     sum(r.num_requests) / covered_s AS requests_per_s,
     sum(r.num_ok) / covered_s AS ok_per_s,

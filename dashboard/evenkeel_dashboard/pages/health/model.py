@@ -17,6 +17,10 @@ _MAIN_CAUSE_SHARE = 0.5
 # TTFT growth below this ratio, or below this many seconds, is not reported.
 _NOTABLE_GROWTH_RATIO = 1.25
 _NOTABLE_GROWTH_S = 0.02
+# Means of fewer requests are not compared.
+_LEAST_COMPARED = 20
+# A headline names this many SLOs, and counts the others.
+MAX_NAMED = 5
 
 
 _TILES = (
@@ -122,17 +126,48 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
         return StateSummary("warning", at + _recovered_words(firing, shown), reason)
     levels = [slo_state(row)[0] for row in slos]
     if "warning" in levels:
-        names = ", ".join(
-            f"{row['slo']} ({slo_state(row)[1]})" for row in slos if slo_state(row)[0] == "warning"
+        names = _listed(
+            [
+                f"{row['slo']} ({slo_state(row)[1]})"
+                for row in slos
+                if slo_state(row)[0] == "warning"
+            ]
         )
         return StateSummary("warning", f"{at}{'at' if at else 'At'} risk: {names}", reason)
     if not slos:
-        return StateSummary("unknown", "No SLOs are configured, so health cannot be judged", reason)
+        none = f"{at}no SLO was" if at else "No SLO is"
+        return StateSummary("unknown", f"{none} evaluated, so health cannot be judged", reason)
     num_met = levels.count("good")
+    stale = [row for row in slos if row["state"] == "stale"]
+    failing = [row for row in slos if row["state"] == "unknown"]
+    if failing or len(stale) == len(slos):
+        words = _unjudged_words(slos, failing, num_met)
+        return StateSummary("unknown", at + words if at else words[0].upper() + words[1:], reason)
     if num_met == 0:
         return StateSummary("unknown", "No data to judge the SLOs", reason)
-    words = f"ealthy: {num_met} of {len(slos)} SLOs met, none firing"
+    words = f"ealthy: {num_met} of {len(slos) - len(stale)} SLOs met, none firing"
+    if stale:
+        # Others are evaluated: it was taken out of the file.
+        verb = "is" if len(stale) == 1 else "are"
+        words += f"; {_listed([row['slo'] for row in stale])} {verb} no longer evaluated"
     return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -> str:
+    """Return which SLOs cannot be evaluated, or since when none was."""
+    if not failing:
+        since_ms = max(row["time_ms"] for row in slos)
+        return (
+            f"no SLO has been evaluated since {wording.moment_ms(since_ms)}: does the collector "
+            "run, with --slos?"
+        )
+    names = _listed([row["slo"] for row in failing])
+    return f"{num_met} of {len(slos)} SLOs met, none firing, but {names} cannot be evaluated"
 
 
 def worst_firing(slos: Sequence[Row]) -> str:
@@ -150,7 +185,7 @@ def _recent(row: Row) -> tuple[float | None, float]:
 
 
 def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
-    names = ", ".join(row["slo"] for row in burning)
+    names = _listed([row["slo"] for row in burning])
     burn, length_s = max((_recent(row) for row in burning), key=lambda found: found[0] or 0.0)
     is_one = len(burning) == 1
     verb = ("was" if is_one else "were") if is_past else ("is" if is_one else "are")
@@ -163,14 +198,15 @@ def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
 
 def _recovered_words(firing: Sequence[Row], shown: Shown) -> str:
     """Return since when the SLOs that still fire have recovered, and until when alerts stay."""
-    names = ", ".join(row["slo"] for row in firing)
+    names = _listed([row["slo"] for row in firing])
     times = [shown.burned_ms.get(row["slo"]) for row in firing]
     known = [time_ms for time_ms in times if time_ms is not None]
     severities = {row["severity"] or "alert" for row in firing}
     which = " and ".join(f"a {severity}" for severity in sorted(severities))
     which = f"{which[:1].upper()}{which[1:]} stay{'s' if len(severities) == 1 else ''} open"
     if not known:
-        return f"{names} has recovered. {which} until its windows are clear"
+        have, its = ("has", "its") if len(firing) == 1 else ("have", "their")
+        return f"{names} {have} recovered. {which} until {its} windows are clear"
     since_ms = max(known)
     until_ms = since_ms + round(1000 * max(_slowest_s(row) for row in firing))
     ago = wording.seconds(max(0, shown.now_ms - since_ms) // 1000)
@@ -203,6 +239,8 @@ def _growth(summary: Row, previous: Row) -> str:
     """Return the phase that delayed first tokens compared with the previous range, if any."""
     phases = {"queue": "queue_mean_s", "prefill": "prefill_mean_s"}
     if any(previous[column] is None for column in phases.values()):
+        return ""
+    if min(summary["num_requests"], previous["num_requests"]) < _LEAST_COMPARED:
         return ""
     growth_s = {name: summary[column] - previous[column] for name, column in phases.items()}
     before_s = sum(previous[column] for column in phases.values())

@@ -27,7 +27,7 @@ from evenkeel_dashboard.draw.request_rows import (
     request_cells,
     request_headers,
 )
-from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
+from evenkeel_dashboard.draw.slo_tiles import drawn_limits, slo_tile, worst_slos
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -64,8 +64,6 @@ TITLES = {
 Draw = Callable[[HealthData, Window], None]
 
 _CHANGES_MS = 7 * 86_400_000
-# A range that ended longer ago is in the past.
-_PAST_MS = 120_000
 _LOOK_FOR = (
     "The banner says whether the service is healthy. If it is red, click it to see who used up "
     "the error budget, or click an alert's top cause to open a request that shows it."
@@ -99,12 +97,15 @@ def _body(selection: Selection) -> None:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
         _show_slos(data, selection)
+        # A service that is down has no requests, but alerts.
+        if data.alerts:
+            _show_alerts(data, selection)
         return
     st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
     _show_slos(data, selection)
     is_firing = any(alert["state"] == "firing" for alert in data.alerts)
     if is_firing:
-        _show_alerts(data, selection.to_params())
+        _show_alerts(data, selection)
     st.html(
         markup.number_tiles(
             headline_tiles(data.summary, data.previous),
@@ -112,9 +113,9 @@ def _body(selection: Selection) -> None:
         )
     )
     st.html(f'<div class="ek-remark" data-wasted>{escape(data.wasted.words())}</div>')
-    _show_charts(data, window)
+    _show_charts(data, window, selection.filters())
     if not is_firing:
-        _show_alerts(data, selection.to_params())
+        _show_alerts(data, selection)
     _show_changes(below, selection)
     _show_slowest(below, selection)
 
@@ -145,7 +146,7 @@ def _verdict(data: HealthData, selection: Selection) -> StateSummary:
     shown = Shown(
         range_words=range_words(data.window.duration_s, is_fixed=selection.is_fixed),
         now_ms=end_ms,
-        is_past=selection.is_fixed and end_ms < now_ms() - _PAST_MS,
+        is_past=selection.is_past(now_ms()),
         burned_ms=data.burned_ms,
     )
     found = verdict(data.slos, data.summary, data.previous, shown)
@@ -206,10 +207,11 @@ def _show_slos(data: HealthData, selection: Selection) -> None:
     st.html(markup.slo_tiles(tiles, colours(), num_more=num_more))
 
 
-def _show_charts(data: HealthData, window: Window) -> None:
+def _show_charts(data: HealthData, window: Window, filters: Mapping[str, str]) -> None:
+    ttft, itl, tpot = (partial(_percentiles, name, filters) for name in ("ttft", "itl", "tpot"))
     pairs: tuple[tuple[Draw, Draw], ...] = (
-        (partial(_percentiles, "ttft"), _phases),
-        (partial(_percentiles, "itl"), partial(_percentiles, "tpot")),
+        (ttft, _phases),
+        (itl, tpot),
         (_outcomes, _tokens),
     )
     for pair in pairs:
@@ -218,7 +220,9 @@ def _show_charts(data: HealthData, window: Window) -> None:
                 draw(data, window)
 
 
-def _percentiles(measure: str, data: HealthData, window: Window) -> None:
+def _percentiles(
+    measure: str, filters: Mapping[str, str], data: HealthData, window: Window
+) -> None:
     title, meaning = TITLES[measure]
     palette = colours()
     column = "itl_p99" if measure == "itl" else measure
@@ -230,10 +234,8 @@ def _percentiles(measure: str, data: HealthData, window: Window) -> None:
     ]
     scale = scale_of(data.series, [line.column for line in series])
     figure = lines(data.series, series, scale, window)
-    for slo in data.slos:
-        if slo["objective"] == measure and slo["threshold_s"] is not None:
-            label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-            add_objective(figure, slo["threshold_s"], label, scale, palette)
+    for limit_s, label in drawn_limits(data.slos, measure, filters):
+        add_objective(figure, limit_s, label, scale, palette)
     add_periods(figure, firing_periods(data.alerts, window), palette)
     zoomable(figure, measure, title, meaning)
 
@@ -277,9 +279,15 @@ def _outcomes(data: HealthData, window: Window) -> None:
     zoomable(figure, "outcomes", "Requests by outcome", "requests per second, by outcome")
 
 
-def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
+def _show_alerts(data: HealthData, selection: Selection) -> None:
+    now = "at its end" if selection.is_past(now_ms()) else "now"
+    num_all = data.alerts[0]["num_alerts"] if data.alerts else 0
+    some = f"; {len(data.alerts)} of {num_all:,}" if num_all > len(data.alerts) else ""
     with st.container(border=True, key="card-alerts"):
-        st.html('<div class="ek-title">Alerts<small>firing now, and in this range</small></div>')
+        st.html(
+            f'<div class="ek-title">Alerts<small>firing {now}, and in this range{some}'
+            "</small></div>"
+        )
         if not data.alerts:
             st.caption("No alerts in this range.")
             return
@@ -287,7 +295,9 @@ def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
             "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
             "examples",
         )  # fmt: skip
-        rows = [alert_cells(alert, now_ms(), params) for alert in data.alerts]
+        end_ms = data.window.to_ms if selection.is_fixed else now_ms()
+        params = selection.to_params()
+        rows = [alert_cells(alert, end_ms, params) for alert in data.alerts]
         st.html(markup.table(headers, rows, "Alerts"))
 
 

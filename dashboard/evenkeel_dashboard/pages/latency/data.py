@@ -85,7 +85,15 @@ def read_latency(selection: Selection, window: Window, view: LatencyView) -> Lat
         StoreError: If the store is unreachable or refuses a query.
     """
     stored = num_requests(selection, window)
-    window, share = window.sized(stored), one_in(stored, MAX_READ)
+    window = window.sized(stored)
+    found = _read(selection, window, view, stored)
+    if window.is_only_rolled(len(found.cohorts), stored):
+        return _read(selection, window.rolled(), view, stored)
+    return found
+
+
+def _read(selection: Selection, window: Window, view: LatencyView, stored: float) -> LatencyData:
+    share = one_in(stored, MAX_READ)
     parameters = _parameters(selection, window, view, share)
     is_rollup = (
         window.is_long

@@ -129,8 +129,9 @@ def mark_cell(chart: Chart, picked: Picked, colours: Palette) -> None:
     if left >= right:
         return
     low, high = chart.bottom, chart.top
-    if 0 < picked.low_s < picked.high_s < NOTHING_ABOVE_S:
-        low, high = math.log10(picked.low_s), math.log10(picked.high_s)
+    if picked.low_s < picked.high_s < NOTHING_ABOVE_S:
+        low = math.log10(picked.low_s) if picked.low_s > 0 else chart.bottom
+        high = math.log10(picked.high_s)
     path = f"M{left:.5g} {low:.5g}H{right:.5g}V{high:.5g}H{left:.5g}V{low:.5g}"
     chart.series.append(Series("picked", colours.text, path, "mark", 1.6))
 

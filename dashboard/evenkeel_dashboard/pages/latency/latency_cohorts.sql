@@ -17,7 +17,8 @@ SELECT
             values, arrayMap(value -> toUInt32(round(row_weight)), values)),
         quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values)) AS found,
     found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s,
-    toUnixTimestamp64Milli(max(time)) AS newest_ms
+    toUnixTimestamp64Milli(max(time)) AS newest_ms,
+    count() OVER () AS num_cohorts
 FROM latency_values(
     measure = {measure:String}, definition = {definition:String}, dimension = {dimension:String},
     one_in = {one_in:UInt32}, from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64},
@@ -27,4 +28,4 @@ FROM latency_values(
 WHERE notEmpty(values)
 GROUP BY cohort
 ORDER BY num_requests DESC, cohort
-LIMIT 40
+LIMIT 400

@@ -1,7 +1,10 @@
 -- The heatmap of a long range of whole minutes, from the minute rollup: each step's digest gives the
 -- value in the middle of every percent of its requests, the last percent in two halves.
 -- A digest holds the whole distribution; the levels in its type only select what is returned, so other
--- levels are read by casting its bytes.
+-- levels are read by casting its bytes. Their number of requests is read as in latency_cohorts_1m.sql.
+WITH
+    CAST(digest, 'String') AS bytes,
+    2 + (length(bytes) - 1) % 8 AS begin
 SELECT
     bucket,
     toInt32(floor(log10(greatest(value, 1e-6)) * 10)) AS bin,
@@ -10,8 +13,9 @@ FROM
 (
     SELECT
         bucket,
-        in_step,
-        finalizeAggregation(CAST(CAST(digest, 'String'), 'AggregateFunction(quantilesTDigest(
+        arraySum(i -> reinterpretAsFloat32(substring(bytes, begin + 8 * i + 4, 4)),
+            range(intDiv(length(bytes) - 1, 8))) AS in_step,
+        finalizeAggregation(CAST(bytes, 'AggregateFunction(quantilesTDigest(
                 0.005, 0.015, 0.025, 0.035, 0.045, 0.055, 0.065, 0.075, 0.085, 0.095, 0.105, 0.115,
                 0.125, 0.135, 0.145, 0.155, 0.165, 0.175, 0.185, 0.195, 0.205, 0.215, 0.225, 0.235,
                 0.245, 0.255, 0.265, 0.275, 0.285, 0.295, 0.305, 0.315, 0.325, 0.335, 0.345, 0.355,
@@ -26,7 +30,6 @@ FROM
     (
         SELECT
             toStartOfInterval(minute, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
-            sum(r.num_requests) AS in_step,
             quantilesTDigestMergeState(0.5, 0.95, 0.99)({column:Identifier}) AS digest
         FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = {step_s:UInt32}) AS r
         WHERE ({model:String} = '' OR model = {model:String})

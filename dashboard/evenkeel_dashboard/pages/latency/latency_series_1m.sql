@@ -7,7 +7,8 @@ SELECT
         {dimension:String} = 'slo_class', if(slo_class = '', 'none', toString(slo_class)),
         {dimension:String} = 'route', if(route = '', 'none', toString(route)),
         {dimension:String} = 'prompt',
-            if(prompt_name = '', 'none', concat(prompt_name, '@', prompt_version)),
+            if(prompt_name = '', 'none',
+                concat(prompt_name, '@', if(prompt_version = '', '?', prompt_version))),
         ''
     ) AS cohort,
     quantilesTDigestMerge(0.5, 0.95, 0.99)({column:Identifier}) AS found,

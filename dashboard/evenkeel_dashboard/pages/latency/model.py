@@ -35,6 +35,8 @@ DIMENSIONS = {
 PERCENTILES = {"p95": "p95", "p50": "p50", "p99": "p99"}
 BINS_A_DECADE = 10
 MAX_LINES = 7
+# Shorter values count as a microsecond, as in the heatmap's queries.
+_LOWEST_BIN = -6 * BINS_A_DECADE
 
 _ARRIVAL = "arrival → first token, queue included"
 _DECODE = "(end − first token) / (output tokens − 1)"
@@ -153,6 +155,12 @@ def bin_edges(number: int) -> tuple[float, float]:
     return 10 ** (number / BINS_A_DECADE), 10 ** ((number + 1) / BINS_A_DECADE)
 
 
+def bin_values(number: int) -> tuple[float, float]:
+    """Return the bounds of the values that a bin holds: the lowest also has all below it, and 0."""
+    low_s, high_s = bin_edges(number)
+    return (0.0 if number <= _LOWEST_BIN else low_s), high_s
+
+
 def bin_of(value_s: float) -> int:
     """Return the bin that holds a value above 0 seconds."""
     return math.floor(math.log10(value_s) * BINS_A_DECADE)
@@ -183,6 +191,11 @@ def axis_ticks_s(bins: Sequence[int]) -> list[float]:
     least, most = bin_edges(bins[0])[0], bin_edges(bins[-1])[1]
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01]
+
+
+def is_value(cohort: str) -> bool:
+    """Return whether a cohort's name is a value to filter by, not that requests have none."""
+    return cohort != "none" and not cohort.endswith("@?")
 
 
 def cohort_names(rows: Sequence[Row]) -> list[str]:

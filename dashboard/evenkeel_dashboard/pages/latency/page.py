@@ -15,11 +15,19 @@ from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
+from evenkeel_dashboard.draw.slo_tiles import drawn_limits
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, set_param
-from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.page import (
+    as_of,
+    colours,
+    now_ms,
+    refreshing,
+    selection,
+    selection_bar,
+)
 from evenkeel_dashboard.frame.scrolling import scroll_here
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart, zoomable
@@ -46,11 +54,12 @@ from evenkeel_dashboard.pages.latency.model import (
     NOTHING_ABOVE_S,
     PERCENTILES,
     Picked,
-    bin_edges,
     bin_middle,
     bin_of,
+    bin_values,
     differs,
     heat,
+    is_value,
     meaning,
     missing_words,
 )
@@ -123,11 +132,9 @@ def _show_charts(
     grid = heat(data.heat)
     cells = heatmap(grid, data.heat_step_s, window, colours())
     if not differs(view.measure, view.definition):
-        for slo in slos():
-            if slo["objective"] == view.measure and slo["threshold_s"] is not None:
-                label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-                add_objective(figure, slo["threshold_s"], label, scale, colours())
-                add_threshold(cells, slo["threshold_s"], label, colours())
+        for limit_s, label in drawn_limits(slos(), view.measure, selection().filters()):
+            add_objective(figure, limit_s, label, scale, colours())
+            add_threshold(cells, limit_s, label, colours())
     picked = Picked.from_param(st.query_params.get("picked", ""))
     if picked is not None:
         mark_point(figure, picked, scale, colours())
@@ -161,7 +168,7 @@ def _pick_point(
 
 def _pick_cell(step_s: int, point: Mapping[str, Any]) -> None:
     begin_ms, number = int(point["at_ms"]), bin_of(10 ** float(point["middle"]))
-    low_s, high_s = bin_edges(number)
+    low_s, high_s = bin_values(number)
     picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
     set_param("picked", picked.to_param())
 
@@ -200,8 +207,11 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
 def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) -> None:
     with st.container(border=True, key="card-cohorts"):
         by = DIMENSIONS[view.dimension]
+        num_all = data.cohorts[0]["num_cohorts"]
+        some = f", the {len(data.cohorts)} with most requests of {num_all:,}"
+        some = some if num_all > len(data.cohorts) else ""
         st.html(
-            f'<div class="ek-title">By {by}<small>over the whole range; '
+            f'<div class="ek-title">By {by}<small>over the whole range{some}; '
             "click a name to filter</small></div>"
             if view.dimension
             else '<div class="ek-title">Over the whole range'
@@ -214,7 +224,7 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
             column = _FILTER_OF.get(view.dimension)
             href = (
                 markup.page_link("latency", others | {column: row["cohort"], "by": ""})
-                if column and row["cohort"] != "none"
+                if column and is_value(row["cohort"])
                 else ""
             )
             rows.append(
@@ -224,7 +234,8 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
                     *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
                 ]
             )
-        st.html(markup.table((by, "requests", *SHOWN), rows, f"Latency by {by}"))
+        headers = (by, "requests", *SHOWN)
+        st.html(markup.table(headers, rows, f"Latency by {by}", is_short=True))
 
 
 def _show_definitions(

@@ -287,7 +287,9 @@ def _show_speculation(found: list[Position]) -> None:
                 Cell(wording.percent(p.rate), is_number=True),
                 Cell(
                     html=markup.phase_bar(
-                        [("accepted", colours().decode, float(p.accepted))], float(found[0].drafted)
+                        [("accepted", colours().decode, float(p.accepted))],
+                        float(found[0].drafted),
+                        wording.count,
                     )
                 ),
             ]

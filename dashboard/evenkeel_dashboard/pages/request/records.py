@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 
@@ -51,7 +51,7 @@ def _show_judged(found: list[Row]) -> None:
             Cell(j["label"] or "–"),
             Cell(j["explanation"] or "–", wraps=True),
             Cell(j["author"] or "–"),
-            Cell(wording.short_moment_ms(j["time_ms"])),
+            moment_cell(j["time_ms"]),
         ]
         for j in found
     ]

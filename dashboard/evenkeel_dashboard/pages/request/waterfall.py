@@ -37,21 +37,27 @@ _OPEN_DEPTH = 2
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Tokens and cost of a span, or of the spans of a row; None if no span has any."""
+    """Tokens and cost of a span, or of the spans of a row; None if no span has any.
+
+    Costs in different currencies (`is_mixed`) have no sum.
+    """
 
     input_tokens: float | None = None
     output_tokens: float | None = None
     cost: float | None = None
     currency: str = ""
+    is_mixed: bool = False
 
     def plus(self, other: Amounts) -> Amounts:
-        """Return the sum; costs in different currencies have none."""
-        mixed = self.currency and other.currency and self.currency != other.currency
+        """Return the sum."""
+        is_same = not self.currency or not other.currency or self.currency == other.currency
+        is_mixed = self.is_mixed or other.is_mixed or not is_same
         return Amounts(
             _plus(self.input_tokens, other.input_tokens),
             _plus(self.output_tokens, other.output_tokens),
-            None if mixed else _plus(self.cost, other.cost),
+            None if is_mixed else _plus(self.cost, other.cost),
             self.currency or other.currency,
+            is_mixed,
         )
 
 
@@ -159,13 +165,7 @@ def _row(depth: int, group: Sequence[Node], counted: Mapping[str, Row]) -> Water
 def amounts_of(node: Node, request: Row | None = None) -> Amounts:
     """Return the tokens and cost of a span: of its request, otherwise those that it states."""
     if request is not None:
-        cost = request.get("cost")
-        return Amounts(
-            request["input_tokens"],
-            request["output_tokens"],
-            None if cost is None or math.isnan(cost) else cost,
-            request.get("currency") or "",
-        )
+        return _amounts_of_request(request)
     if not node.attributes:
         return NOTHING
     cost = _number(first_of(node.attributes, COST))
@@ -175,6 +175,13 @@ def amounts_of(node: Node, request: Row | None = None) -> Amounts:
         cost,
         "" if cost is None else "USD",
     )
+
+
+def _amounts_of_request(row: Row) -> Amounts:
+    cost = row.get("cost")
+    known = None if cost is None or math.isnan(cost) else cost
+    currency = "" if known is None else row.get("currency") or ""
+    return Amounts(row["input_tokens"], row["output_tokens"], known, currency)
 
 
 def _number(text: str) -> float | None:
@@ -339,17 +346,10 @@ def _duration_words(row: WaterfallRow) -> str:
 def summary(trace: Trace, requests: Sequence[Row]) -> str:
     """Return what the trace holds, in a line: each request's tokens and cost once."""
     nodes = trace.nodes()
-    total = Amounts()
+    total, num_priced = NOTHING, 0
     for row in requests:
-        cost = row.get("cost")
-        total = total.plus(
-            Amounts(
-                row["input_tokens"],
-                row["output_tokens"],
-                None if cost is None or math.isnan(cost) else cost,
-                row.get("currency") or "",
-            )
-        )
+        own = _amounts_of_request(row)
+        total, num_priced = total.plus(own), num_priced + (own.cost is not None)
     num_failed = sum(bool(node.error) for node in nodes)
     num_services = len({node.service for node in nodes})
     parts = [
@@ -360,7 +360,8 @@ def summary(trace: Trace, requests: Sequence[Row]) -> str:
     if said := tokens_words(total):
         parts.append(f"{said} tokens")
     if said := cost_words(total):
-        parts.append(said)
+        some = f" for the {wording.count(num_priced)} with a price"
+        parts.append(said + (some if num_priced < len(requests) else ""))
     if num_failed:
         parts.append(f"{wording.count(num_failed)} failed")
     return ", ".join(parts)

@@ -210,21 +210,25 @@ def corrected_spans_ms(
     ]
 
 
-def draft_begin_ms(window: Window) -> int:
-    """Return the earliest time from which a draft is replayed."""
-    return max(window.from_ms, window.to_ms - LONGEST_DRAFT_MS)
+def draft_window(window: Window) -> Window:
+    """Return the part of a range that drafts are replayed over: a week, less if it is very busy.
+
+    Raises:
+        StoreError: If the store is unreachable or refuses a query.
+    """
+    begin_ms = max(window.from_ms, window.to_ms - LONGEST_DRAFT_MS)
+    return readable(replace(window, from_ms=begin_ms))
 
 
 def read_draft(
     slo: Slo, tried: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
 ) -> tuple[BacktestResult, BacktestResult]:
-    """Return the replay of the current and of the drafted SLO over the window.
+    """Return the replay of the current and of the drafted SLO over a `draft_window`.
 
     Raises:
         ConfigurationError: If its windows cannot be replayed on minutes.
         StoreError: If the store is unreachable or refuses a query.
     """
-    window = readable(replace(window, from_ms=draft_begin_ms(window)))
     from_ms = window.from_ms // 60_000 * 60_000
     to_ms = window.to_ms // 60_000 * 60_000
     own = draft(slo, slo.indicator.threshold_s, slo.target)

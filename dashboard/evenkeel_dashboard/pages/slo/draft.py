@@ -18,6 +18,7 @@ from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.slo.data import (
     LONGEST_DRAFT_MS,
     corrected_spans_ms,
+    draft_window,
     read_corrections,
     read_draft,
 )
@@ -52,7 +53,8 @@ def show_draft(selection: Selection, slo: Slo) -> None:
                 return
         spans_ms = corrected_spans_ms(slo.name, read_corrections())
         try:
-            now, then = read_draft(slo, tried, window, spans_ms)
+            judged = draft_window(window)
+            now, then = read_draft(slo, tried, judged, spans_ms)
         except ConfigurationError as error:
             st.caption(str(error))
             return
@@ -71,6 +73,17 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             "alerts",
         )
         st.html(markup.table(headers, rows, "Current and draft objective"))
+        if words := shortened_words(judged.duration_s, asked_s):
+            st.caption(words)
+
+
+def shortened_words(judged_s: float, asked_s: float) -> str:
+    """Return over how much of the range the requests were replayed; "" if it is all of it."""
+    # The end of a range is cut to the minute.
+    if judged_s > asked_s - 120:
+        return ""
+    span = wording.seconds(judged_s)
+    return f"Over the last {span} of the range only: it has more requests than can be replayed."
 
 
 def _choose_threshold(slo: Slo) -> float | None:
@@ -91,7 +104,7 @@ def _row(
     pages = [a for a in found.alerts if a.severity == "page"]
     left = found.budget_left_ratio
     spans = "; ".join(
-        f"{a.severity} {wording.clock_ms(a.from_minute * 60_000)[:5]}–"
+        f"{a.severity} {wording.short_minute_ms(a.from_minute * 60_000)}–"
         f"{wording.clock_ms((a.to_minute + 1) * 60_000)[:5]}"
         for a in found.alerts[:6]
     )

@@ -201,7 +201,8 @@ def _day(unix_ms: int) -> date:
 def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
     """Return the cohorts that burned more than their share of the traffic, worst first.
 
-    A dimension with only one cohort is not informative and is left out.
+    Shares are of all requests, also of those without a value (cohort ""), which are not listed. A
+    dimension with only one cohort is not informative and is left out.
     """
     totals: dict[str, list[float]] = {}
     for row in rows:
@@ -219,7 +220,10 @@ def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
             row["total_sum"] / totals[row["dimension"]][0],
         )
         for row in rows
-        if row["bad_sum"] > 0 and row["total_sum"] > 0 and totals[row["dimension"]][2] > 1
+        if row["cohort"]
+        and row["bad_sum"] > 0
+        and row["total_sum"] > 0
+        and totals[row["dimension"]][2] > 1
     ]
     found.sort(key=lambda b: (b.traffic_share - b.bad_share, b.dimension, b.cohort))
     return found[:limit]
@@ -337,8 +341,11 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
         return StateSummary("unknown", f"{name} has not been evaluated yet", look)
     if row.get("objective") in SESSIONS:
         look = "Start with the worst sessions: their page says what each waited for."
-    level, _ = slo_state(row)
+    level, state = slo_state(row)
     left = row["budget_left_ratio"]
+    if row["state"] == "unknown":
+        why = "the alert SloEvaluationFailed says why"
+        return StateSummary(level, f"{name} cannot be evaluated: {why}", look)
     if left is None:
         return StateSummary(level, f"{name} has no requests to judge in its period", look)
     counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"
@@ -352,6 +359,8 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
         headline = f"{name} has {wording.percent(left)} of its error budget left"
     if row["state"] == "firing":
         headline += f"; a {row['severity'] or 'alert'} is firing"
+    if row["state"] == "stale":
+        headline += f"; {state}"
     return StateSummary(level, f"{headline} ({counts})", look)
 
 

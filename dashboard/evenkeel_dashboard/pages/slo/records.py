@@ -8,7 +8,7 @@ import streamlit as st
 
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.zones import shown_zone, typed_time, zone_key
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import ask
@@ -46,8 +46,8 @@ def _show_corrections(slo: str) -> None:
         rows = [
             [
                 Cell(c["slo"] or "every SLO"),
-                Cell(wording.short_moment_ms(parse_time_ms(c["from"]) or 0)),
-                Cell(wording.short_moment_ms(parse_time_ms(c["until"]) or 0)),
+                moment_cell(parse_time_ms(c["from"]) or 0),
+                moment_cell(parse_time_ms(c["until"]) or 0),
                 Cell(c["reason"]),
                 Cell(c["by"]),
                 Cell(c["comment"], wraps=True),

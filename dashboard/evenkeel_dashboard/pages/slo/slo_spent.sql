@@ -1,7 +1,7 @@
 -- Who spent one SLO's budget, and on what, in one scan of its events: valid and bad events by cohort
--- of each dimension. The row without a dimension covers all events: time of bad and good ones by phase,
--- outcomes of the bad ones, and the 15 worst (furthest above the limit first, then failed ones, newest
--- first). Events that ended in corrected time are excluded.
+-- of each dimension, '' for requests without a value. The row without a dimension covers all events: time of
+-- bad and good ones by phase, outcomes of the bad ones, and the 15 worst (furthest above the limit first,
+-- then failed ones, newest first). Events that ended in corrected time are excluded.
 SELECT
     dimension,
     cohort,
@@ -76,5 +76,4 @@ ARRAY JOIN
     ['', 'model', 'tenant', 'slo_class', 'route', 'prompt', 'engine', 'response_cache'] AS dimension,
     ['all', of_model, of_tenant, of_slo_class, of_route, of_prompt, of_engine, of_response_cache]
         AS cohort
-WHERE cohort != ''
 GROUP BY dimension, cohort

@@ -81,6 +81,10 @@ def test_the_worst_cohorts_are_those_beyond_their_own_past() -> None:
         "tenant=acme: 20.0% bad of 100, 1.0% before; tenant=new: 100.0% bad of 10, no data before"
     )
     assert worst_cohorts(recent[3:], []) is None
+    nameless = cohort("tenant", "", 900, 90)
+    assert worst_cohorts([nameless, recent[2]], []) == (
+        "tenant=new: 100.0% bad of 10, no data before"
+    ), "the only one named is not all of the traffic"
 
 
 def test_the_change_nearest_to_the_window_is_named() -> None:
@@ -134,6 +138,18 @@ def test_the_ledger_names_the_cause(phases: tuple[str, ...], expected: str) -> N
     assert ledger_cause(LEDGER, phases) == expected
     assert ledger_cause([], phases) is None
     assert ledger_cause(LEDGER[-1:], phases) is None
+
+
+def test_without_good_requests_a_cause_is_named_as_such() -> None:
+    rows = [
+        {"cause": cause, "bad_s": bad_s, "good_s": None}
+        for cause, bad_s in (("ttft.prefill.own", 1.5), ("ttft.queue.seats", 0.5))
+    ]
+    assert ledger_cause(rows, ("queue", "prefill")) == (
+        "Waiting for a batch slot (first token): 500 ms in bad requests, no good request to "
+        "compare (25% of their time)"
+    )
+    assert (ledger_cause(rows[:1], ()) or "").startswith("Processing its own prompt")
 
 
 def test_a_cause_of_no_phase_counts_for_any() -> None:

@@ -48,6 +48,18 @@ def test_what_a_span_may_cost(
     assert money_for(money_slo(calendar), span(begin, end)) == pytest.approx(allowed)
 
 
+def test_a_month_of_millions_is_reported_to_the_event() -> None:
+    fast = Slo(
+        "fast", "Fast", Indicator(Metric.TTFT, 0.5), Fraction(999, 1000), Fraction(86_400), ()
+    )
+    counts = Counts(12_345_678.0, 3.0)
+    result = SloResult(fast, counts, {"2026-02-03": Counts(1_234_567.0, 3.0)})
+    month = span("2026-02-01", "2026-03-01")
+    text = report_markdown(SloReport(month.from_ns, month.to_ns, (result,)))
+    assert "| 99.9999% | 99.9% | 3 | 12,345,678 | none |" in text
+    assert "Worst day: 2026-02-03, 3 of 1,234,567 bad, 100% of all bad events." in text
+
+
 def test_a_budget_in_money_is_told_in_money() -> None:
     days = {"2026-02-03": Counts(3.3, 80.0), "2026-02-04": Counts(3.3, 15.0)}
     result = SloResult(money_slo(MONTHLY), Counts(100.0, 95.0), days)

@@ -7,8 +7,10 @@ from evenkeel_dashboard.draw.markup import (
     SHORT_ROWS,
     Cell,
     badge,
+    change_cell,
     facts,
     hint,
+    moment_cell,
     notice,
     number_tiles,
     page_link,
@@ -19,6 +21,7 @@ from evenkeel_dashboard.draw.markup import (
     verdict_banner,
 )
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
+from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_markup
 
 EVIL = '<img src=x onerror="alert(1)">'
 
@@ -68,6 +71,13 @@ def test_a_bar_without_length_is_not_drawn() -> None:
     assert phase_bar([("queue", "#000", 0.0)], 0.0) == ""
 
 
+def test_a_bar_is_read_out_as_it_is_drawn() -> None:
+    parts = [("queue", "#000", 0.5), ("prefill", "#111", 1.5), ("decode", "#222", 0.0)]
+    assert 'aria-label="queue 500 ms, prefill 1.5 s"' in phase_bar(parts, 2.0)
+    wasted = WastedTokens({"rejected drafts": 43_200.0}, 86_400.0)
+    assert 'aria-label="rejected drafts 43,200"' in wasted_markup(wasted, LIGHT)
+
+
 def test_the_theme_decides_the_colours_and_light_is_the_default() -> None:
     assert palette("dark") is DARK
     assert palette(None) is LIGHT
@@ -90,3 +100,13 @@ def test_the_style_sheet_holds_no_markup() -> None:
 def test_text_in_a_label_is_no_markdown() -> None:
     assert plain("![x](http://a)") == r"\!\[x\]\(http\://a\)"
     assert plain("how are you, 2 of 3?") == "how are you, 2 of 3?"
+
+
+def test_changes_and_moments_sort_by_what_they_say() -> None:
+    cells = [change_cell(now, 10.0) for now in (11.2, 31.0, 5.0)]
+    assert [cell.text for cell in cells] == ["▲ 12%", "▲ 3.1×", "▼ 50%"]
+    assert [cell.sorts_as for cell in cells] == pytest.approx([1.12, 3.1, 0.5])
+    none = change_cell(1.0, None, "–")
+    assert (none.text, none.sorts_as) == ("–", None)
+    november, december = moment_cell(1_795_742_400_000), moment_cell(1_796_119_200_000)
+    assert december.text < november.text and december.sorts_as > november.sorts_as  # type: ignore

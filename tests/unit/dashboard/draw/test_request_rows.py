@@ -67,6 +67,8 @@ def test_a_firing_alert_lasts_until_now_and_names_bad_requests() -> None:
 def test_ids_of_exemplars_are_first_words() -> None:
     assert example_ids("a (1)\nb (2)\n") == ["a", "b"]
     assert example_ids("") == []
+    odd = "my request (2) (ok 2.31 s, prompt of 7 tokens) http://h/request?trace_id=a&at=1"
+    assert example_ids(f"{odd}\nplain\n") == ["my request (2)", "plain"]
 
 
 def test_a_long_id_shows_its_end() -> None:

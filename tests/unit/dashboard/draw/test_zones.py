@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC
+from time import time_ns
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -45,12 +46,23 @@ def test_every_time_names_its_zone() -> None:
     assert wording.clock_ms(SUMMER_MS) == "12:00:00 CEST"
     assert wording.clock_ms(WINTER_MS) == "11:00:00 CET"
     assert wording.moment_ms(WINTER_MS) == "2026-12-01 11:00:00 CET"
-    assert wording.short_clock_ms(WINTER_MS) == "11:00:00"
     zones.use_zone(ZoneInfo("America/Sao_Paulo"))
     assert wording.clock_ms(SUMMER_MS) == "07:00:00 UTC−3"
     assert wording.zoned("arrived") == "arrived (UTC−3)"
     zones.use_zone(ZoneInfo("Asia/Kolkata"))
     assert wording.clock_ms(SUMMER_MS) == "15:30:00 IST"
+
+
+def test_a_column_of_times_names_the_day_and_the_zone_where_the_header_would_mislead() -> None:
+    zones.use_zone(ZoneInfo("Europe/Berlin"))
+    summer, winter = "01 Jul 12:00:00", "01 Dec 11:00:00"
+    now = zones.current_zone_name()
+    shown = [wording.short_moment_ms(SUMMER_MS), wording.short_moment_ms(WINTER_MS)]
+    assert shown == ([summer, f"{winter} CET"] if now == "CEST" else [f"{summer} CEST", winter])
+    assert wording.short_minute_ms(SUMMER_MS).startswith("01 Jul 12:00")
+    assert wording.short_clock_ms(SUMMER_MS) == shown[0], "of another day"
+    now_ms = time_ns() // 10**6
+    assert wording.short_clock_ms(now_ms) == wording.clock_ms(now_ms).split()[0]
 
 
 def test_an_axis_has_round_times_of_the_zone() -> None:

@@ -85,3 +85,16 @@ def test_no_page_hides_a_module() -> None:
 def test_followed_links_know_the_range_of_an_address_without_one() -> None:
     script = (Path(APP).parents[1] / "draw" / "assets" / "links.js").read_text(encoding="utf-8")
     assert f'const RANGE = "{DEFAULT_PRESET}";' in script
+
+
+@pytest.mark.parametrize(("num", "is_open"), [(50, True), (49, False)])
+def test_a_tenant_that_is_not_among_the_most_frequent_can_be_typed(num: int, is_open: bool) -> None:
+    def field(num: int) -> None:
+        from evenkeel_dashboard.frame.page import _filter_field
+        from evenkeel_dashboard.frame.selection import Selection
+
+        _filter_field("tenant", [f"t{i}" for i in range(num)], Selection())
+
+    app = AppTest.from_function(field, args=(num,), default_timeout=240).run()
+    (box,) = app.selectbox
+    assert (box.value, box.proto.accept_new_options) == ("", is_open)

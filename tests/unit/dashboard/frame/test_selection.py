@@ -189,3 +189,29 @@ def test_filters_are_cleared_and_the_range_stays() -> None:
     filters: dict[str, Any] = dict.fromkeys(FILTERS, "x")
     filtered = Selection(preset="6h", zone="local", **filters)
     assert filtered.unfiltered() == Selection(preset="6h", zone="local")
+
+
+def test_only_a_range_that_ended_is_in_the_past() -> None:
+    now_ms = 1_795_576_200_000
+    fixed = Selection().narrowed(now_ms - 3_600_000, now_ms - 121_000)
+    assert fixed.is_past(now_ms)
+    assert not fixed.is_past(now_ms - 60_000)
+    assert not Selection().is_past(now_ms)
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "num_read", "num_stored", "expected"),
+    [
+        pytest.param(3_600, 0, 12, True, id="requests are past their retention"),
+        pytest.param(3_600, 3, 12, False, id="there are requests"),
+        pytest.param(3_600, 0, 0, False, id="there were none"),
+        pytest.param(300, 0, 12, False, id="too short for minutes"),
+        pytest.param(86_400, 0, 12, False, id="read from the rollup already"),
+    ],
+)
+def test_what_only_the_rollup_has_is_read_from_it(
+    duration_s: int, num_read: int, num_stored: int, expected: bool
+) -> None:
+    window = Window(0, duration_s * 1000, 5)
+    assert window.is_only_rolled(num_read, num_stored) is expected
+    assert window.rolled().is_long and window.rolled().step_s == 60

@@ -1,8 +1,11 @@
 """Gaps stay gaps, and alerts are cut to the range."""
 
+from datetime import UTC, datetime
+
 import pandas as pd
 
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.burns import burns_by_step
 from evenkeel_dashboard.frame.series import fill_gaps, firing_periods
 
 MINUTE_MS = 60_000
@@ -52,3 +55,12 @@ def test_periods_are_cut_to_the_range() -> None:
         (time(600).to_pydatetime(), time(602).to_pydatetime()),
         (time(603).to_pydatetime(), time(605).to_pydatetime()),
     ]
+
+
+def test_a_burn_rate_is_drawn_at_its_time() -> None:
+    window = Window(1_000_030_000, 1_000_300_000, 5)
+    rows = [
+        {"slo": "chat", "bucket": datetime.fromtimestamp(at_s, UTC), "alert_share": share}
+        for at_s, share in ((1_000_020, 0.5), (1_000_260, 2.0))
+    ]
+    assert burns_by_step(rows, window, 60) == {"chat": [0.5, None, None, None, 2.0]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel_dashboard.draw.window import Window
-from evenkeel_dashboard.pages.alerts.columns import alert_columns
+from evenkeel_dashboard.pages.alerts.columns import alert_columns, slo_link
 from evenkeel_dashboard.pages.alerts.model import (
     Bar,
     advice_on,
@@ -35,30 +35,44 @@ def alert(**fields: Any) -> dict[str, Any]:
     } | fields  # fmt: skip
 
 
+def counted(pages: int = 0, tickets: int = 0, pending: int = 0) -> list[dict[str, Any]]:
+    """Return an alert with the counts of all, as the query has them."""
+    return [alert(num_pages=pages, num_tickets=tickets, num_pending=pending)]
+
+
+TEN_PAST_THREE_MS = 1_795_576_200_000
+
+
 @pytest.mark.parametrize(
-    ("alerts", "expected"),
+    ("alerts", "level", "now", "past"),
     [
-        pytest.param([], ("good", "Nothing is firing"), id="nothing"),
-        pytest.param([alert()], ("bad", "1 page is firing"), id="a page"),
-        pytest.param([alert(severity="ticket")], ("warning", "1 ticket is firing"), id="a ticket"),
+        pytest.param([], "good", "Nothing is firing", "nothing was firing", id="nothing"),
+        pytest.param(counted(1), "bad", "1 page is firing", "1 page was firing", id="a page"),
         pytest.param(
-            [alert(), alert(), alert(severity="ticket")],
-            ("bad", "2 pages and 1 ticket are firing"),
-            id="both",
+            counted(0, 1), "warning", "1 ticket is firing", "1 ticket was firing", id="a ticket"
         ),
-        pytest.param([alert(state="pending")], ("warning", "1 pending"), id="pending"),
-        pytest.param([alert(state="resolved")], ("good", "Nothing is firing"), id="over"),
+        pytest.param(
+            counted(2, 1_400),
+            "bad",
+            "2 pages and 1,400 tickets are firing",
+            "2 pages and 1,400 tickets were firing",
+            id="both, more than are shown",
+        ),
+        pytest.param(counted(pending=2), "warning", "2 pending", "2 were pending", id="pending"),
+        pytest.param(counted(), "good", "Nothing is firing", "nothing was firing", id="over"),
     ],
 )
 def test_the_headline_counts_what_fires(
-    alerts: list[dict[str, Any]], expected: tuple[str, str]
+    alerts: list[dict[str, Any]], level: str, now: str, past: str
 ) -> None:
-    assert headline(alerts) == expected
+    assert headline(alerts) == (level, now)
+    at = f"At 2026-11-25 03:10:00 UTC, {past}"
+    assert headline(alerts, past_ms=TEN_PAST_THREE_MS) == (level, at)
 
 
 def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:
     assert headline([], is_watched=False) == ("unknown", "No known alerts")
-    assert headline([alert()], is_watched=False)[0] == "bad"
+    assert headline(counted(1), is_watched=False)[0] == "bad"
 
 
 def test_the_timeline_is_cut_to_the_window() -> None:
@@ -137,6 +151,17 @@ def test_an_anomaly_says_what_would_help_and_leads_to_its_requests() -> None:
     href = "./explore?from=2026-01-01T00%3A00Z&amp;model=m&amp;order=input&amp;min_input_tokens=400"
     assert f'<a href="{href}" target="_self">See these requests</a>' in html
     assert "spent the budget" not in html, "a rule has no budget"
+
+
+@pytest.mark.parametrize(
+    ("alertname", "href"),
+    [("SloBudgetBurn", "./slo?slo=chat&tz=local"), ("RequestRule", ""), ("Anomaly", "")],
+)
+def test_only_an_alert_of_an_slo_leads_to_one(alertname: str, href: str) -> None:
+    raised = alert(slo="chat", alertname=alertname)
+    assert slo_link(raised, {"tz": "local"}) == href
+    said = alert_columns({}, href, {})
+    assert ("See who spent the budget" in said) == bool(href)
 
 
 def test_deliveries_and_silences_in_words() -> None:

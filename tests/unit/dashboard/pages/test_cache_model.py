@@ -21,8 +21,8 @@ from evenkeel_dashboard.pages.compare.model import SENTINEL
 from tests.queries import query
 
 COHORT = {
-    "num_requests": 10, "input_tokens_sum": 1000, "cached_tokens_sum": 250, "cold_ratio": 0.2,
-    "saved_s": 30.0,
+    "all_requests": 10, "all_input_tokens": 1000, "all_cached_tokens": 250, "all_cold": 2,
+    "all_saved_s": 30.0,
 }  # fmt: skip
 DETAIL = {
     "saved_s": 4.0, "wrong_bound": 0.02, "wrong_limit": 0.05, "verdict": "", "num_served": 0,
@@ -40,7 +40,16 @@ def values(tiles: object) -> dict[str, str]:
 
 def test_a_response_cache_that_is_off_has_no_tiles() -> None:
     found = values(cache_tiles([COHORT, COHORT], [], []))
-    assert list(found) == ["Prefix hits", "Tokens saved", "Prefill saved", "Cold requests"]
+    assert found == {
+        "Prefix hits": "25%", "Tokens saved": "250", "Prefill saved": "30 s",
+        "Cold requests": "20%",
+    }  # fmt: skip
+
+
+def test_a_response_cache_has_tiles_where_no_prefix_is_reported() -> None:
+    outcomes = [{"outcome": "exact", "num_requests": 3}, {"outcome": "miss", "num_requests": 1}]
+    found = values(cache_tiles([], outcomes, []))
+    assert found["Response hits"] == "75%" and "Prefix hits" not in found
 
 
 def test_a_bound_that_says_nothing_is_not_shown() -> None:

@@ -125,7 +125,9 @@ def test_curves_end_at_the_extremes() -> None:
 
 def test_features_name_what_only_one_side_has() -> None:
     found = features(cohort(input_tokens=100.0), cohort(input_tokens=150.0, error_ratio=0.1))
-    assert [(f.name, f.change) for f in found] == [("input tokens", "▲ 50%"), ("errors", "–")]
+    assert [(f.name, f.values) for f in found] == [
+        ("input tokens", (100, 150)), ("errors", (None, 0.1)),
+    ]  # fmt: skip
 
 
 def test_precisions_are_compared_within_the_same_filters() -> None:

@@ -16,13 +16,14 @@ from evenkeel_dashboard.pages.cost.model import (
     cohort_costs,
     cost_tiles,
     idle_of,
-    saving_facts,
+    incomparable,
     savings_of,
     total_of,
     unpriced,
     unpriced_words,
     wasted_by_cause,
 )
+from evenkeel_dashboard.pages.cost.without import saving_facts
 
 DAY_MS = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp() * 1000)
 READ = {"source": "list", "read": dt.date(2026, 11, 20), "valid_from": None, "valid_until": None}
@@ -49,6 +50,26 @@ def model_row(model: str, **more: float) -> dict[str, Any]:
          "wasted_cost", "saved_prefix_cost", "saved_drafts_cost", "cached_tokens", "tokens"), 0.0
     )  # fmt: skip
     return {"model": model, "since_ms": DAY_MS, **usual, **more}
+
+
+def test_a_range_before_that_is_not_all_stored_is_not_compared() -> None:
+    rows = [cohort_row("acme", 3.0), cohort_row("acme", 1.0, 0), cohort_row("gone", 2.0, 0)]
+    cohorts = cohort_costs(rows, is_comparable=False)
+    assert [(each.name, each.cost, each.change) for each in cohorts] == [("acme", 3.0, None)]
+    bill = cost_tiles(total_of(cohorts), {}, Savings(), [], "EUR")[0]
+    assert (bill.value, bill.change) == ("3 EUR", "")
+    assert biggest_changes(cohorts) == []
+
+
+def test_a_range_from_before_there_were_prices_is_not_compared() -> None:
+    now, none = cohort_row("acme", 3.0), cohort_row("acme", 0.6, 0, num_priced=2)
+    assert incomparable([now, none], True) == "fewer requests had a price in"
+    assert incomparable([now, cohort_row("acme", 2.0, 0)], True) == ""
+    assert incomparable([now], True) == ""
+    # Of some models there never was a price.
+    rows = [cohort_row("a", 1.0, num_priced=5), cohort_row("a", 1.0, 0, num_priced=5)]
+    assert incomparable(rows, True) == ""
+    assert incomparable(rows, False) == "the stored data does not cover"
 
 
 def test_cohorts_are_compared_with_the_range_before() -> None:
@@ -195,6 +216,11 @@ def test_what_a_tenants_absence_saves_in_words() -> None:
         ("replay of what happened", "−0.4% off"),
         ("range", "today"),
     ]
+    small = PredictedSaving({"own": 0.3}, 0.5, 16.0, 0.0, 1.0, 9)
+    assert saving_facts(small, 0.3, "EUR", "today")[0] == (
+        "saved",
+        "300 ms ± 500 ms: may be nothing",
+    )
     whole = PredictedSaving({"own": 0.0}, None, 0.0, 0.0, 1.0, 7)
     facts = dict(saving_facts(whole, None, "EUR", "today"))
     assert facts["replayed"] == "7 requests"

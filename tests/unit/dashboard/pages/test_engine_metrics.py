@@ -21,11 +21,15 @@ from evenkeel_dashboard.pages.engine.model import Load, load_of
 
 BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 BEGIN_MS = 1000 * round(BEGIN.timestamp())
-WINDOW = Window(BEGIN_MS, BEGIN_MS + 600_000, 60)
 
 
-def row(measure: str, value: float, label: str = "", engine: str = "vllm") -> dict[str, object]:
-    return {"bucket": BEGIN, "engine": engine, "measure": measure, "label": label, "value": value}
+def row(
+    measure: str, value: float, label: str = "", engine: str = "vllm", per_s: float | None = None
+) -> dict[str, object]:
+    return {
+        "bucket": BEGIN, "engine": engine, "measure": measure, "label": label, "value": value,
+        "per_s": per_s,
+    }  # fmt: skip
 
 
 def test_metrics_become_the_same_columns() -> None:
@@ -34,14 +38,17 @@ def test_metrics_become_the_same_columns() -> None:
         row("num_waiting", 2),
         row("num_waiting_by_reason", 2, "capacity"),
         row("kv_live_ratio", 0.9),
-        row("output_tokens", 600),
+        row("output_tokens", 450, per_s=7.5),
+        row("output_tokens", 150, engine="sglang", per_s=2.5),
+        row("prefill_tokens", 0),
         row("drafted_tokens", 10),
         row("accepted_tokens", 7),
         row("prefix_queried_tokens", 100),
         row("prefix_hit_tokens", 25),
     ]
-    (found,) = state_rows(rows, WINDOW)
+    (found,) = state_rows(rows)
     assert found["output_tokens_per_s"] == 10
+    assert found["prefill_tokens_per_s"] is None, "one reading is no rate"
     assert found["acceptance_rate"] == pytest.approx(0.7)
     assert found["prefix_hit_ratio"] == 0.25
     assert found["batch_size"] is None, "metrics know no steps"
@@ -52,11 +59,6 @@ def test_metrics_become_the_same_columns() -> None:
     assert load_of([], []) == Load(None, None, None, None, None)
 
 
-def test_rates_of_an_interval_that_is_still_filling_are_those_of_its_filled_part() -> None:
-    window = Window(BEGIN_MS - 600_000, BEGIN_MS + 15_000, 60)
-    assert state_rows([row("output_tokens", 600)], window)[0]["output_tokens_per_s"] == 40
-
-
 def test_two_engines_are_added_up_and_their_ratios_averaged() -> None:
     rows = [
         row("num_running", 3),
@@ -65,7 +67,7 @@ def test_two_engines_are_added_up_and_their_ratios_averaged() -> None:
         row("kv_live_ratio", 0.8, engine="sglang"),
         row("acceptance_rate", 0.6, engine="sglang"),
     ]
-    (found,) = state_rows(rows, WINDOW)
+    (found,) = state_rows(rows)
     assert found["num_running"] == 8
     assert found["kv_live_ratio"] == pytest.approx(0.6)
     assert found["acceptance_rate"] == 0.6
@@ -77,7 +79,7 @@ def test_an_engine_that_counts_only_hits_looked_up_every_prompt_token() -> None:
         row("prefill_tokens", 120, engine="sglang"),
         row("prefix_hit_ratio", 0.9, engine="sglang"),
     ]
-    assert state_rows(rows, WINDOW)[0]["prefix_hit_ratio"] == 0.25
+    assert state_rows(rows)[0]["prefix_hit_ratio"] == 0.25
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from evenkeel_dashboard.pages.engine.model import (
 from evenkeel_dashboard.pages.engine.outcomes import (
     against_others,
     gain_words,
+    num_words,
     side_by_side,
+    steps_words,
     switched_to_acting_ms,
 )
 
@@ -98,8 +100,9 @@ def test_an_engine_slower_than_the_others_at_the_same_work_stands_out() -> None:
 
 
 def test_control_watching_and_acting_stand_side_by_side() -> None:
-    def row(name: str, is_acting: int, p95_s: float | None) -> dict[str, object]:
-        return {"slo_class_name": name, "is_acting": is_acting, "p95_s": p95_s}
+    def row(name: str, is_acting: int, p95_s: float | None, **more: float) -> dict[str, object]:
+        counts = {"num_requests": 100, "num_timed": 100, "num_shed": 0} | more
+        return {"slo_class_name": name, "is_acting": is_acting, "p95_s": p95_s, **counts}
 
     rows = [row("chat", 0, 2.4), row("chat", 1, 0.6), row("batch", 0, 1.0), row("batch", 1, 1.5),
             row("eval", 1, 1.0), row("calm", 0, 1.0), row("calm", 1, None)]  # fmt: skip
@@ -107,6 +110,19 @@ def test_control_watching_and_acting_stand_side_by_side() -> None:
     assert chat.words.startswith("4") and chat.words.endswith("faster") and chat.level == "good"
     assert batch.words.endswith("slower") and batch.level == "warning"
     assert (calm.words, calm.level) == ("–", "")
+    few, refused = side_by_side(
+        [row("few", 0, 9.0), row("few", 1, 0.1, num_timed=3),
+         row("shed", 0, 9.0), row("shed", 1, 0.9, num_timed=60, num_shed=40)]
+    )  # fmt: skip
+    assert (few.words, few.level) == ("too few requests", "")
+    assert (refused.words, refused.level) == ("10× faster", ""), "by refusing the others"
+    assert num_words(refused.acting) == "100, 40% shed" and num_words(refused.watching) == "100"
+
+
+def test_a_speed_up_names_its_server_if_there_are_several() -> None:
+    gain = {"service": "chat", "instance": "i-7", "batch": "8"}
+    assert steps_words(gain, of_several=True) == "chat, i-7: batch of 8"
+    assert steps_words(gain | {"batch": "all"}, of_several=False) == "all"
 
 
 def test_when_control_was_let_act() -> None:

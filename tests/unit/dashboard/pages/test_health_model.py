@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from evenkeel_dashboard.draw.slo_tiles import closest_burn, slo_tile, worst_slos
+from evenkeel_dashboard.draw.slo_tiles import (
+    closest_burn,
+    drawn_limits,
+    slo_tile,
+    worst_slos,
+)
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,
@@ -14,6 +19,7 @@ from evenkeel_dashboard.pages.health.model import (
 )
 
 EMPTY = {
+    "num_requests": 100,
     "requests_per_s": 0.0,
     "output_tokens_per_s": 0.0,
     **dict.fromkeys(
@@ -63,7 +69,7 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
 @pytest.mark.parametrize(
     ("slos", "level", "headline"),
     [
-        pytest.param([], "unknown", "No SLOs are configured", id="no SLO, no verdict"),
+        pytest.param([], "unknown", "No SLO is evaluated", id="no SLO, no verdict"),
         pytest.param([slo()], "good", "Healthy: 1 of 1 SLOs met", id="met"),
         pytest.param(
             [slo(), BURNING],
@@ -82,6 +88,30 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
             "unknown",
             "No data to judge",
             id="no data is not healthy",
+        ),
+        pytest.param(
+            [slo(state="stale", time_ms=1_795_560_000_000)],
+            "unknown",
+            "No SLO has been evaluated since 2026-11-24 22:40:00 UTC",
+            id="the evaluator has stopped",
+        ),
+        pytest.param(
+            [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
+            "unknown",
+            "1 of 2 SLOs met, none firing, but chat-e2e cannot be evaluated",
+            id="one cannot be judged",
+        ),
+        pytest.param(
+            [slo(), slo(slo="renamed", state="stale", time_ms=1_795_560_000_000)],
+            "good",
+            "Healthy: 1 of 1 SLOs met, none firing; renamed is no longer evaluated",
+            id="one was taken out of the file",
+        ),
+        pytest.param(
+            [slo(slo=f"t{i}", state="pending") for i in range(1_007)],
+            "warning",
+            "t3 (pending), t4 (pending) and 1,002 more",
+            id="more than a headline can name",
         ),
     ],
 )
@@ -158,6 +188,7 @@ def test_the_verdict_names_the_phase_that_grew() -> None:
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:
     assert "before" not in verdict([], CALM, CALM, SHOWN).reason
     assert "before" not in verdict([], CROWDED, EMPTY, SHOWN).reason
+    assert "previous" not in verdict([], CROWDED, CALM | {"num_requests": 2}, SHOWN).reason
     assert verdict([], EMPTY, EMPTY, SHOWN).reason == ""
 
 
@@ -250,3 +281,23 @@ def test_of_many_slos_the_worst_are_shown() -> None:
         "ok-0", "page", "ticket", "none", "ok-29", "ok-28",
     ]  # fmt: skip
     assert (len(shown), num_more) == (12, 21)
+
+
+def test_slos_that_share_a_limit_are_one_line_and_those_of_other_requests_none() -> None:
+    groups = [slo(slo=f"fast/t{i}", selector={"tenant": f"t{i}"}) for i in range(2_000)]
+    others = [
+        slo(slo="slow", threshold_s=2.0, selector={"model": "big"}),
+        slo(slo="faq", threshold_s=1.0, selector={"prompt_name": "faq", "prompt_version": "2"}),
+        slo(slo="gaps", objective="itl", selector={}),
+        slo(slo="none", threshold_s=None, selector={}),
+    ]
+    everyone = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
+    assert drawn_limits([*groups, *others], "ttft", everyone) == [
+        (0.5, "fast ≤ 500 ms"), (1.0, "faq ≤ 1 s"), (2.0, "slow ≤ 2 s"),
+    ]  # fmt: skip
+    chosen = everyone | {"tenant": "t7", "model": "small", "prompt": "faq@2"}
+    assert drawn_limits([*groups, *others], "ttft", chosen) == [
+        (0.5, "fast ≤ 500 ms"), (1.0, "faq ≤ 1 s"),
+    ]  # fmt: skip
+    same = [slo(slo=name, selector={}) for name in "abcd"]
+    assert drawn_limits(same, "ttft", everyone) == [(0.5, "a, b and 2 more ≤ 500 ms")]

@@ -15,8 +15,10 @@ from evenkeel_dashboard.pages.latency.model import (
     axis_ticks_s,
     bin_edges,
     bin_middle,
+    bin_values,
     differs,
     heat,
+    is_value,
     meaning,
     one_in,
 )
@@ -101,3 +103,13 @@ def test_ticks_are_round_and_within_the_axis() -> None:
     assert axis_ticks_s(list(range(-20, 11))) == pytest.approx([0.01, 0.1, 1, 10])
     assert axis_ticks_s(list(range(-25, -12))) == pytest.approx([0.005, 0.01, 0.02, 0.05])
     assert axis_ticks_s([]) == []
+
+
+def test_a_cohort_of_requests_without_a_value_is_no_filter() -> None:
+    names = ["acme", "none", "faq@2", "faq@?"]
+    assert [is_value(name) for name in names] == [True, False, True, False]
+
+
+def test_the_lowest_cell_of_the_heatmap_holds_values_of_zero() -> None:
+    assert bin_values(-60) == (0.0, pytest.approx(10**-5.9))
+    assert bin_values(-59)[0] == pytest.approx(10**-5.9)

@@ -17,6 +17,7 @@ from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.pages.slo.draft import shortened_words
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
@@ -155,6 +156,18 @@ def test_who_burned_more_than_their_traffic_comes_first() -> None:
     assert found[0].lift == pytest.approx(9)
 
 
+def test_shares_are_of_all_requests_also_of_those_without_a_value() -> None:
+    def row(cohort: str, total: float, bad: float) -> dict[str, object]:
+        return {"dimension": "tenant", "cohort": cohort, "total_sum": total, "bad_sum": bad}
+
+    found = burners([row("", 900, 90), row("acme", 60, 9), row("umbrella", 40, 1)])
+    assert [(b.cohort, b.bad_share, b.traffic_share) for b in found] == [
+        ("acme", pytest.approx(0.09), pytest.approx(0.06)),
+        ("umbrella", pytest.approx(0.01), pytest.approx(0.04)),
+    ]
+    assert [b.cohort for b in burners([row("", 900, 0), row("acme", 100, 9)])] == ["acme"]
+
+
 def test_a_draft_changes_limit_and_target_alone() -> None:
     tried = draft(SLO, 1.0, Fraction(99, 100))
     assert (tried.indicator.threshold_s, tried.target) == (1.0, Fraction(99, 100))
@@ -264,6 +277,19 @@ def evaluated(**fields: object) -> dict[str, object]:
             "s has exhausted its error budget, 2.6× spent; a page is firing (5 of 100 bad)",
             id="exhausted and firing",
         ),
+        pytest.param(
+            evaluated(state="stale", time_ms=1_795_560_000_000),
+            "unknown",
+            "s has 25% of its error budget left; not evaluated since 2026-11-24 22:40:00 UTC "
+            "(5 of 100 bad)",
+            id="no longer evaluated",
+        ),
+        pytest.param(
+            evaluated(state="unknown", budget_left_ratio=None, good=0, total=0),
+            "unknown",
+            "s cannot be evaluated: the alert SloEvaluationFailed says why",
+            id="its evaluation fails",
+        ),
     ],
 )
 def test_the_sentence_at_the_top(row: dict[str, object] | None, level: str, headline: str) -> None:
@@ -314,3 +340,8 @@ def test_the_link_to_a_cohort_keeps_what_the_slo_selects(
     slo = replace(SLO, indicator=replace(SLO.indicator, select=select))
     href = cohort_href(Burner("tenant", "acme", 9, 3, 1.0, 0.5), Selection(), slo)
     assert parse_qs(href.partition("?")[2]) == {**params, "order": ["ttft"]}
+
+
+def test_a_draft_says_over_how_little_it_was_replayed() -> None:
+    assert shortened_words(1_260, 604_800).startswith("Over the last 21 min of the range only")
+    assert shortened_words(3_540, 3_600) == "", "cut to the minute"

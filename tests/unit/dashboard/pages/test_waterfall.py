@@ -111,6 +111,14 @@ def test_costs_in_different_currencies_are_not_added() -> None:
     both = Amounts(1, None, 1.0, "EUR").plus(Amounts(1, None, 2.0, "USD"))
     assert both.cost is None
     assert both.input_tokens == 2
+    assert both.plus(Amounts(1, None, 3.0, "EUR")).cost is None, "not the last one's alone"
+
+
+def test_a_trace_says_of_how_many_requests_its_cost_is() -> None:
+    priced, unpriced = request_row("a", cost=0.25, currency="EUR"), request_row("b", cost=None)
+    trace = build_trace(AGENT)
+    assert "0.25 EUR for the 1 with a price" in summary(trace, [priced, unpriced])
+    assert "price" not in summary(trace, [priced])
 
 
 def test_the_three_times_of_a_call_are_shown_and_the_time_between_them_is_named() -> None:

@@ -34,6 +34,7 @@ ANSWER: dict[str, Any] = SAME | {
     "cancelled": None,
 }  # fmt: skip
 ROW: dict[str, Any] = SAME | {
+    "num_found": 1,
     "ledger": LEDGER,
     "attributes": {
         "evenkeel.rivals.request_ids": '["chatcmpl-2"]',
@@ -74,6 +75,8 @@ def test_no_line_is_longer_than_asked_for() -> None:
         ({"response_cache": "exact", "ledger": {}}, "The response cache answered it"),
         ({"ledger": {}}, "It has no ledger"),
         ({"ttft_s": None, "status": "aborted"}, "ended without a token after 5.5 s: aborted"),
+        ({"ttft_s": None}, "It took 5.5 s; its sender does not report when the first token came."),
+        ({"num_found": 1_412}, "1,412 requests have this ID; this is the newest."),
         (
             {"reasoning_tokens": 2140, "visible_tokens": 60, "visible_ttft_s": 12.0},
             "after 5 s. The answer has 2,140 tokens of reasoning. Its first visible token came "
@@ -118,12 +121,18 @@ def test_numbers_of_a_span_that_are_none_are_left_out(rivals: str) -> None:
     assert list(tell(found))
 
 
+# Paths that `foreign` was asked for.
+asked: list[str] = []
+
+
 @pytest.fixture
 def foreign(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the address of a server that answers everything with the parameter."""
+    asked.clear()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            asked.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(request.param)
@@ -156,6 +165,12 @@ def test_who_is_no_runtime_is_named_in_one_line(
     assert cli.main(["why", "x", "--url", foreign]) == 3
     err = capsys.readouterr().err
     assert "did not answer as a runtime does" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("foreign", [json.dumps(ANSWER).encode()], indirect=True)
+def test_an_id_with_any_characters_is_asked_for_whole(foreign: str) -> None:
+    assert cli.main(["why", "a b/c?d#e%2F", "--url", foreign]) == 0
+    assert asked == ["/why/a%20b%2Fc%3Fd%23e%252F"]
 
 
 @pytest.mark.parametrize(
