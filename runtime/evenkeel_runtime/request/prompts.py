@@ -85,6 +85,7 @@ class PromptMiddleware:
                 request.caller, prompt_name=found.name, prompt_version=found.version
             )
             if filled is not body:
+                request.sent = body if request.sent is None else request.sent
                 request.body = bytearray(filled)
         return filled
 

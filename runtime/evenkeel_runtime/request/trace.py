@@ -158,6 +158,7 @@ class HttpRequest:
         is_over: Its handler has returned; a run that ends later records itself.
         path: Path of its URL.
         body: The body read so far, up to a limit, as the model receives it.
+        sent: The body as the client sent it, if the model receives another.
         holds: Seconds spent in our middleware, by the ledger's cause.
         hold_starts_ns: When each of these began.
         compression: Result of prompt compression, as span attributes.
@@ -184,6 +185,7 @@ class HttpRequest:
     is_over: bool = False
     path: str = ""
     body: bytearray = field(default_factory=bytearray)
+    sent: bytes | None = None
     holds: dict[str, float] = field(default_factory=dict)
     hold_starts_ns: dict[str, int] = field(default_factory=dict)
     compression: dict[str, str | int | float] = field(default_factory=dict)

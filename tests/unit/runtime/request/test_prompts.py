@@ -240,3 +240,15 @@ async def test_a_label_that_moves_is_followed(registry: PromptRegistry, tmp_path
         assert time.monotonic() < give_up
         await done.ask(asked)
     assert json.loads(done.body or b"")["messages"][0]["content"] == SECOND
+
+
+async def test_a_conversation_stays_the_same_while_its_label_moves(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    asked = {"prompt": "support", "messages": [USER]}
+    done = await Exchange(tmp_path).ask(asked)
+    assert done.request.body == done.body
+    # Sessions are found by what the client sent.
+    assert done.request.sent == json.dumps(asked).encode()
+    passed = await Exchange(tmp_path).ask({"messages": [USER]})
+    assert passed.request.sent is None
