@@ -47,6 +47,7 @@ class PromptMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._kept: dict[str, tuple[float, PromptVersion | None]] = {}
+        self._last: dict[str, PromptVersion] = {}
         self._warned: set[str] = set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -97,22 +98,34 @@ class PromptMiddleware:
         kept = self._kept.get(reference)
         if kept is not None and now_s - kept[0] < FRESH_S:
             return kept[1]
-        found = None
         try:
-            found = registry.resolve(reference)
+            self._last[reference] = registry.resolve(reference)
+            self._warned.discard(reference)
         except (ConfigurationError, OSError) as error:
-            self._warn(reference, registry, error)
+            # A pull of the registry writes a label before its version, each file in two steps.
+            self._warn(reference, registry, self._last.get(reference), error)
+        found = self._last.get(reference)
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[reference] = (now_s, found)
         return found
 
-    def _warn(self, reference: str, registry: PromptRegistry, error: Exception) -> None:
+    def _warn(
+        self,
+        reference: str,
+        registry: PromptRegistry,
+        last: PromptVersion | None,
+        error: Exception,
+    ) -> None:
         """Log each problem with a registry prompt once; other text is not a reference."""
-        is_known = reference.partition("@")[0] in registry.names()
-        if is_known and reference not in self._warned and len(self._warned) < _MAX_WARNED:
-            self._warned.add(reference)
+        is_known = last is not None or reference.partition("@")[0] in registry.names()
+        if not is_known or reference in self._warned or len(self._warned) >= _MAX_WARNED:
+            return
+        self._warned.add(reference)
+        if last is None:
             logger.warning("serving a chat without the prompt it references: %s", error)
+        else:
+            logger.warning("still serving %s as version %s: %s", reference, last.version, error)
 
 
 def _charge() -> AbstractContextManager[None]:

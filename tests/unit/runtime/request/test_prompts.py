@@ -230,6 +230,42 @@ async def test_other_requests_pass_untouched(
     assert (json.loads(done.body or b""), done.sent) == (asked, [])
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        pytest.param("labels/support.json", "<<<<<<< HEAD", id="a conflict in a label"),
+        pytest.param("labels/support.json", None, id="no label yet"),
+        pytest.param(f"versions/support/{digest(FIRST)}.toml", None, id="no version yet"),
+        pytest.param(f"versions/support/{digest(FIRST)}.toml", "system", id="half a version"),
+    ],
+)
+async def test_a_registry_that_is_being_written_takes_no_chat_its_prompt(
+    file: str,
+    text: str | None,
+    registry: PromptRegistry,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = Exchange(tmp_path)
+    asked = {"prompt": "support@production", "messages": [USER]}
+    await done.ask(asked)
+    whole = (tmp_path / file).read_text()
+    (tmp_path / file).unlink() if text is None else (tmp_path / file).write_text(text)
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime.request.prompts"):
+        for _ in range(3):
+            done.middleware._kept.clear()
+            await done.ask(asked)
+            assert json.loads(done.body or b"")["messages"][0]["content"] == FIRST
+            assert done.stamped == ("support", digest(FIRST))
+    (record,) = caplog.records
+    assert f"still serving support@production as version {digest(FIRST)}" in record.getMessage()
+    (tmp_path / file).write_text(whole)
+    promote(registry, SECOND)
+    done.middleware._kept.clear()
+    await done.ask(asked)
+    assert done.stamped == ("support", digest(SECOND))
+
+
 async def test_a_label_that_moves_is_followed(registry: PromptRegistry, tmp_path: Path) -> None:
     done = Exchange(tmp_path)
     asked = {"prompt": "support", "messages": [USER]}
