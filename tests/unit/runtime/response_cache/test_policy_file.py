@@ -147,6 +147,10 @@ async def test_a_route_put_into_shadow_stays_there_when_the_file_changes(tmp_pat
     assert modes.describe()["faq"] is HitMode.OFF
     await folder.write(faq())
     assert modes.describe()["faq"] is HitMode.SHADOW
+    # Left out and put back, as by a tool that writes the file in steps.
+    await folder.write('[[routes]]\nmode = "serve"\n')
+    await folder.write(faq())
+    assert modes.describe()["faq"] is HitMode.SHADOW
     modes.set("faq", HitMode.SERVE)
     assert modes.describe()["faq"] is HitMode.SERVE
     await folder.cache.close()
