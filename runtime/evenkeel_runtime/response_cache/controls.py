@@ -64,7 +64,8 @@ class Controls:
     def configure(self, policy: CachePolicy) -> None:
         """Apply a changed file."""
         for route, control in self._by_route.items():
-            change = control.configure(policy.find_route(route))
+            find_labels = (lambda _: {}) if self.file is None else self.file.count_labels
+            change = control.configure(policy.find_route(route), find_labels)
             if change is not None:
                 self._record_change(change)
 

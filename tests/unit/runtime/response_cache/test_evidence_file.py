@@ -188,6 +188,38 @@ def test_labels_count_beside_traffic_and_serve_once_there_is_some(tmp_path: Path
     assert again.evidence[KNOWN_WORDS][0].seen == 820
 
 
+@pytest.mark.parametrize(
+    "change", [{"wrong_hit_limit": 0.1}, {"alpha": 0.01}, {"similarities": (0.55, 0.8)}]
+)
+def test_labels_outlast_other_terms_in_the_file(change: dict[str, object], tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    file = open_file(tmp_path)
+    control = file.open_control(POLICY)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+    control.configure(POLICY.model_copy(update=change), file.count_labels)
+    known = control.evidence[KNOWN_WORDS][0]
+    assert (known.seen, known.labelled) == (800, 800)
+    assert not control.may_serve(SURE)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+
+
+def test_labels_of_a_kind_that_was_given_up_do_not_return_with_other_terms(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    file = open_file(tmp_path)
+    control = file.open_control(POLICY)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    for _ in range(10):
+        control.record(SURE, is_wrong=True)
+    assert not control.evidence[KNOWN_WORDS][0].labelled
+    control.configure(POLICY.model_copy(update={"wrong_hit_limit": 0.1}), file.count_labels)
+    assert not any(item.seen for item in control.classes)
+
+
 def test_labels_of_a_kind_that_was_given_up_stay_away_until_there_are_new_ones(
     tmp_path: Path,
 ) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from evenkeel.embedding import hash_model
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.response_cache.hit_class import SAME_WORDS, HitClass
+from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.question import Bypass
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache
@@ -180,6 +181,22 @@ async def test_evidence_lasts_as_long_as_what_it_was_collected_for(
     assert (control.classes[0].seen == 1000) is keeps
     reasons = [event.get("reason") for event in folder.audited() if event["event"] == "control"]
     assert reasons == ([] if keeps else ["file"])
+    await folder.cache.close()
+
+
+async def test_labels_count_again_under_another_limit(tmp_path: Path) -> None:
+    pairs = [[SAME_WORDS, 0.99, 0.5, False]] * 30
+    collected = {"embedder": hash_model(), "classes": CLASSES_VERSION}
+    labels = json.dumps({"collected": collected, "pairs": pairs})
+    (tmp_path / "cache-labels.json").write_text(labels)
+    semantic = faq().replace("semantic = false", "")
+    folder = Folder(tmp_path, semantic)
+    folder.cache.controls.load("weights")
+    for text in (semantic, semantic.replace("[[routes]]", "[[routes]]\nwrong_hit_limit = 0.1", 1)):
+        await folder.write(text)
+        control = folder.cache.control(folder.cache.policy.find_route("faq"))
+        assert control.evidence[SAME_WORDS][0].labelled == 30
+    assert control.limit == 0.1
     await folder.cache.close()
 
 
