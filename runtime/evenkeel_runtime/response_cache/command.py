@@ -200,7 +200,7 @@ def _call(
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
             address = f"{url}/v1/evenkeel/cache"
             answer = client.request(method, address, params=query, headers=headers)
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigurationError(f"--url {shown}: {error}") from error
     except httpx.HTTPError as error:
         what = str(error) or type(error).__name__
