@@ -9,10 +9,11 @@ that references no registry prompt passes unchanged.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -56,13 +57,15 @@ class PromptMiddleware:
         if folder is None:
             await self._app(scope, receive, send)
             return
-        body, messages = await _read(receive)
-        wanted = _header(scope)
-        if body is not None and (wanted is not None or b'"prompt"' in body):
+        wanted, registry = _header(scope), PromptRegistry(folder)
+
+        def fill(body: bytes) -> bytes:
+            if wanted is None and b'"prompt"' not in body:
+                return body
             with _charge():
-                body = self._fill(body, wanted, PromptRegistry(folder))
-            messages = [{"type": "http.request", "body": body, "more_body": False}]
-        await self._app(_with_length(scope, messages), _replay(messages, receive), send)
+                return self._fill(body, wanted, registry)
+
+        await self._app(scope, _Body(receive, fill).receive, send)
 
     def _fill(self, body: bytes, wanted: str | None, registry: PromptRegistry) -> bytes:
         """Return the body with the text of the prompt referenced by it or by the header, if any."""
@@ -158,31 +161,32 @@ def _header(scope: MutableMapping[str, Any]) -> str | None:
     return None
 
 
-async def _read(receive: Receive) -> tuple[bytes | None, list[Message]]:
-    """Return the whole body (None if the client disconnected) and all messages received."""
-    messages: list[Message] = []
-    while True:
-        message = await receive()
-        messages.append(message)
-        if message["type"] != "http.request":
-            return None, messages
-        if not message.get("more_body", False):
-            return b"".join(m.get("body", b"") for m in messages), messages
+class _Body:
+    """Reads a request's body when the app does: by then vLLM has checked the caller's API key.
 
+    Args:
+        receive: The connection.
+        fill: Returns the body to give to the app.
+    """
 
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    waiting = iter(messages)
+    def __init__(self, receive: Receive, fill: Callable[[bytes], bytes]) -> None:
+        self._receive = receive
+        self._fill = fill
+        # The app may read twice at once, and may cancel a read and repeat it.
+        self._lock = asyncio.Lock()
+        self._parts: list[bytes] = []
+        self._is_whole = False
 
-    async def replay() -> Message:
-        message = next(waiting, None)
-        return await receive() if message is None else message
-
-    return replay
-
-
-def _with_length(
-    scope: MutableMapping[str, Any], messages: list[Message]
-) -> MutableMapping[str, Any]:
-    length = str(sum(len(m.get("body", b"")) for m in messages)).encode()
-    headers = [(k, length if k == b"content-length" else v) for k, v in scope["headers"]]
-    return {**scope, "headers": headers}
+    async def receive(self) -> Message:
+        """Return the whole body as one message, then what follows it."""
+        async with self._lock:
+            while not self._is_whole:
+                message = await self._receive()
+                if message["type"] != "http.request":
+                    return message
+                self._parts.append(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self._is_whole = True
+                    body = self._fill(b"".join(self._parts))
+                    return {"type": "http.request", "body": body, "more_body": False}
+        return await self._receive()

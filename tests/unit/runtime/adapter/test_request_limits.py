@@ -53,7 +53,7 @@ def test_the_places_are_those_of_all_engines_behind_the_server(
     config = SimpleNamespace(**{"data_parallel_size": 1, "data_parallel_size_local": 1}, **flags)
     for name, value in parallel.items():
         setattr(config, name, value)
-    config.local_engines_only = known.fget(config)  # type: ignore[attr-defined]
+    config.local_engines_only = known.fget(config)
     scheduler = SimpleNamespace(max_num_seqs=8)
     found = SimpleNamespace(scheduler_config=scheduler, parallel_config=config)
     assert count_slots(SimpleNamespace(vllm_config=found)) == slots
