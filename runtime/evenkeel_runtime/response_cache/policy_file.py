@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -117,14 +117,21 @@ def _show(value: Any) -> Any:
 async def follow(
     cache: ResponseCache, file: PolicyFile | None, record_error: Callable[[Exception], None]
 ) -> None:
-    """Apply edits of the file, and other runtimes' changes, until cancelled; close the cache."""
-    try:
+    """Apply edits of the file, and other runtimes' changes, until cancelled; close the cache.
+
+    Side by side: the kill switch in the file must not wait for a backend that is slow or behind.
+    """
+
+    async def repeat(step: Callable[[], Awaitable[None]]) -> None:
         while True:
-            for reload in (*(() if file is None else (file.reload,)), cache.follow_others):
-                try:
-                    await reload()
-                except Exception as error:
-                    record_error(error)
+            try:
+                await step()
+            except Exception as error:
+                record_error(error)
             await asyncio.sleep(_EVERY_S)
+
+    steps = (cache.follow_others, *(() if file is None else (file.reload,)))
+    try:
+        await asyncio.gather(*map(repeat, steps))
     finally:
         await cache.close()

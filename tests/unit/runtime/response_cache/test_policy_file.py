@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -11,9 +12,16 @@ import pytest
 
 from evenkeel.embedding import hash_model
 from evenkeel.errors import ConfigurationError
+from evenkeel.watched_file import WatchedFile
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import Changes
+from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, SAME_WORDS, HitClass
+from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.question import Bypass
-from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.settings_file import HitMode, read_policy
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache
 from evenkeel_runtime.response_cache.state import describe
 from evenkeel_runtime.wire.caller import Caller
@@ -75,6 +83,32 @@ async def test_the_kill_switch_works_without_a_restart_and_back(tmp_path: Path) 
     ]
     assert folder.cache.counts.reloads == {"applied": 2}
     await folder.cache.close()
+
+
+class Lingering(MemoryBackend):
+    """Another runtime's changes, and there is no end of them."""
+
+    async def read_changes(self) -> Changes:
+        await asyncio.Event().wait()
+        return Changes()
+
+
+async def test_the_kill_switch_does_not_wait_for_a_slow_backend(tmp_path: Path) -> None:
+    path = tmp_path / "cache.toml"
+    path.write_text(faq())
+    file = WatchedFile(path, read_policy, logging.getLogger(__name__))
+    cache = ResponseCache(file.current, Lingering(4096), None, AuditLog(None))
+    errors: list[Exception] = []
+    watched = PolicyFile(file, cache, KnowledgeFiles(tmp_path))
+    following = asyncio.create_task(follow(cache, watched, errors.append))
+    await asyncio.sleep(0.01)
+    path.write_text(faq(top="enabled = false\n"))
+    async with asyncio.timeout(20):
+        while cache.policy.enabled:
+            await asyncio.sleep(0.01)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert errors == []
 
 
 async def test_a_broken_file_keeps_the_last_good_one_and_is_said_once(
