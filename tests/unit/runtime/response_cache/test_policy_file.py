@@ -257,6 +257,27 @@ async def test_a_changed_source_is_noticed_and_its_answers_go(tmp_path: Path) ->
     await cache.close()
 
 
+async def test_a_source_that_is_out_of_reach_for_a_while_keeps_its_answers(tmp_path: Path) -> None:
+    source = tmp_path / "docs.md"
+    source.write_text("30 days")
+    folder = Folder(tmp_path, faq('knowledge = { docs = "@docs.md" }'))
+    cache, asked = folder.cache, folder.ask()
+    await cache.keep(asked, entry(asked))
+    source.unlink()
+    await folder.opened.file.reload()
+    assert folder.ask() == Bypass("unknown_knowledge")
+    source.write_text("30 days")
+    await folder.opened.file.reload()
+    assert await cache.find_exact(folder.ask()) is not None
+    # Another version makes them go, also after it was out of reach.
+    source.unlink()
+    await folder.opened.file.reload()
+    source.write_text("14 days")
+    await folder.opened.file.reload()
+    assert (await cache.measure()).entries == 0  # type: ignore[union-attr]
+    await cache.close()
+
+
 async def test_a_source_that_cannot_be_read_serves_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
