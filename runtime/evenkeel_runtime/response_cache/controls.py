@@ -76,7 +76,8 @@ class Controls:
         change = self.find(policy).record(hit, is_wrong, replayed_at)
         if change is not None:
             self._record_change(change)
-        if change is not None or self._clock() - self._saved_at_s >= _SAVE_EVERY_S:
+        # The clock may have been set back.
+        if change is not None or abs(self._clock() - self._saved_at_s) >= _SAVE_EVERY_S:
             self.save()
         return change
 

@@ -8,6 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evenkeel.embedding import hash_model
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.controls import Controls
+from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.evidence_file import (
     EVIDENCE_FILE,
     LABELS_FILE,
@@ -20,6 +24,7 @@ from evenkeel_runtime.response_cache.evidence_file import (
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.serve_control import Evidence, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+from tests.fixtures.manual_clock import ManualClock
 
 POLICY = RoutePolicy(route="faq")
 MODEL, EMBEDDER = "demo|None|bfloat16|None", "abc"
@@ -80,6 +85,18 @@ def test_the_file_is_private_and_others_routes_stay_in_it(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / EVIDENCE_FILE).stat().st_mode) == 0o600
     write(tmp_path, ServeControl(RoutePolicy(route="other")))
     assert set(json.loads((tmp_path / EVIDENCE_FILE).read_text())["routes"]) == {"faq", "other"}
+
+
+def test_evidence_is_saved_also_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    clock = ManualClock(1_800_000_000.0)
+    controls = Controls(CacheCounts(), AuditLog(None), clock)
+    controls.data_dir = tmp_path
+    controls.load(MODEL)
+    controls.record(POLICY, SURE, False, None)
+    clock.now_s -= 3600
+    controls.record(POLICY, SURE, False, None)
+    again = EvidenceFile(tmp_path, hash_model(), MODEL).open_control(POLICY)
+    assert again.evidence[KNOWN_WORDS][0].seen == 2
 
 
 @pytest.mark.parametrize(
