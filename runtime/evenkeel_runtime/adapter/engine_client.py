@@ -58,6 +58,8 @@ class ObservedEngine:
         salt = prompt.get("cache_salt") if isinstance(prompt, dict) else None
         lora_name = getattr(lora, "lora_name", None)
         run = self.hook.start_run(request_id, sampling_params, lora_name, salt)
+        tokens = prompt.get("prompt_token_ids") if isinstance(prompt, dict) else None
+        run.prompt_size = len(tokens or ())
         visit = None if run.request is None else run.request.visit
         if visit is not None and self.control is not None:
             visit.is_streamed = run.is_streamed

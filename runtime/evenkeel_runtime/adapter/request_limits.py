@@ -1,4 +1,4 @@
-"""Measure a request's prompt for control, and set its limits in vLLM's parameters (vLLM 0.32)."""
+"""Apply control's limits to a request, and read what the engines have room for (vLLM 0.32)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from evenkeel_runtime.control.prefixes import KvCache
 from evenkeel_runtime.control.visit import RefusedError
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.wire.drafts import MAX_DRAFT_KEY, SPECULATE_KEY
+
+# vLLM's default for `--max-num-seqs`, in case this release does not expose the value used.
+_USUAL_SLOTS = 256
 
 
 def apply_limits(
@@ -52,8 +55,20 @@ def _limit(params: Any, cost: PromptCost) -> None:
         params.extra_args = (params.extra_args or {}) | limit
 
 
+def count_slots(engine: Any) -> int:
+    """Return how many requests the engines behind this server run at a time."""
+    config = getattr(engine, "vllm_config", None)
+    scheduler = getattr(config, "scheduler_config", None)
+    parallel = getattr(config, "parallel_config", None)
+    # Of the engines of other servers, this one uses none (vllm/v1/engine/core_client.py).
+    is_local = getattr(parallel, "local_engines_only", False)
+    name = "data_parallel_size_local" if is_local else "data_parallel_size"
+    num_engines = max(1, int(getattr(parallel, name, 1)))
+    return num_engines * int(getattr(scheduler, "max_num_seqs", _USUAL_SLOTS))
+
+
 def read_kv_cache(engine: Any) -> KvCache:
-    """Return the size of the engine's KV cache, as far as vLLM says."""
+    """Return the size of the engines' KV cache, as far as vLLM says."""
     config = getattr(getattr(engine, "vllm_config", None), "cache_config", None)
     return KvCache(
         num_blocks=int(getattr(config, "num_gpu_blocks", None) or 0),

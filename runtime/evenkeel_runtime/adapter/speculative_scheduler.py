@@ -337,7 +337,8 @@ class SpeculativeScheduler(LedgerScheduler):
         """Report with the next finished request that drafting is off."""
         if not self._evenkeel_settings.reports:
             return
-        report = {REPORT_KEY: encode_report(DraftReport({}, {"errors": self._evenkeel_errors}))}
+        state, index = {"errors": self._evenkeel_errors}, self.parallel_config.data_parallel_index
+        report = {REPORT_KEY: encode_report(DraftReport({}, state, {}, index))}
         for of_client in outputs.values():
             for output in of_client.outputs:
                 if output.finish_reason is not None and not self._evenkeel_has_told:

@@ -29,8 +29,6 @@ from evenkeel_runtime.wire.observation import Observation, pack_tokens
 _GRACE_S = 1
 MIDDLEWARE = "evenkeel_runtime.request.arrival.ArrivalMiddleware"
 CONTROL_MIDDLEWARE = "evenkeel_runtime.request.gate.ControlMiddleware"
-# vLLM's default for `--max-num-seqs`, in case this release does not expose the value used.
-_USUAL_SLOTS = 256
 PROMPT_MIDDLEWARE = "evenkeel_runtime.request.prompts.PromptMiddleware"
 
 
@@ -313,12 +311,6 @@ def read_setup(engine: Any) -> EngineSetup:
         tensor_parallel=getattr(parallel, "tensor_parallel_size", None),
         pipeline_parallel=getattr(parallel, "pipeline_parallel_size", None),
     )
-
-
-def num_slots(engine: Any) -> int:
-    """Return how many requests the engine runs at a time."""
-    config = getattr(getattr(engine, "vllm_config", None), "scheduler_config", None)
-    return int(getattr(config, "max_num_seqs", _USUAL_SLOTS))
 
 
 async def serve(

@@ -13,6 +13,8 @@ from evenkeel_runtime.compression.settings_file import CompressionPolicy
 from evenkeel_runtime.compression.shorten import Turn, find_old, shorten
 
 SENT = "sent"
+# A tool may be called because of a sentence that no answer in words needs.
+_TOOL_KEYS = ("tools", "functions", "tool_calls", "function_call")
 CountTokens = Callable[[str], int]
 
 
@@ -88,19 +90,25 @@ class Compressor:
 
 
 def _read(body: bytes) -> tuple[dict[str, Any] | None, list[Turn] | None]:
-    """Return the request and its messages; None if they are not plain text."""
+    """Return the request and its messages; None if they are not plain text or there are tools."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):
         return None, None
     if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
         return None, None
+    if _has_tools(asked):
+        return None, None
     turns = []
     for message in asked["messages"]:
-        if not isinstance(message, dict) or message.get("tool_calls"):
+        if not isinstance(message, dict) or _has_tools(message):
             return None, None
         role, content = message.get("role"), message.get("content")
         if not isinstance(role, str) or not isinstance(content, str):
             return None, None
         turns.append(Turn(role, content))
     return asked, turns
+
+
+def _has_tools(value: dict[str, Any]) -> bool:
+    return any(value.get(key) for key in _TOOL_KEYS)

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -147,7 +147,8 @@ def read_control_file(path: Path) -> ControlConfig:
             the key.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        # Some editors begin a file with a byte order mark.
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"control file {path} cannot be read: {reason}") from error
@@ -162,9 +163,28 @@ def parse_control(text: str, name: str) -> ControlConfig:
     Raises:
         ConfigurationError: If it is not TOML, or a key or value is invalid.
     """
+    content: dict[str, Any] = {}
     try:
-        return msgspec.convert(tomllib.loads(text), ControlConfig)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        content = tomllib.loads(text)
+        return msgspec.convert(content, ControlConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"control file {name}: {_describe(error, content)}") from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"control file {name}: {error}") from error
     except RecursionError as error:
         raise ConfigurationError(f"control file {name} is nested too deeply") from error
+
+
+def _describe(error: msgspec.ValidationError, content: Mapping[str, Any]) -> str:
+    """Return what is wrong, with the names that msgspec leaves out: `[...]` is any key."""
+    said = str(error)
+    if said.endswith("- at `$.mode`"):
+        return f"{said}; expected act, dry-run or off"
+    for table, kind in (("classes", SloClass), ("tenants", Quota), ("routes", Limits)):
+        if f"$.{table}[...]" in said:
+            for key, value in content[table].items():
+                try:
+                    msgspec.convert(value, kind)
+                except msgspec.ValidationError:
+                    return said.replace("[...]", f".{key}", 1)
+    return said

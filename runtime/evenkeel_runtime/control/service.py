@@ -48,7 +48,8 @@ class _Pending:
     before: ClassCounts
     is_dry_run: bool
     start_ns: int
-    due_ns: int
+    # On control's clock: the wall clock may be set.
+    due_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +198,13 @@ class ControlService:
         change = self.control.tick()
         if change is not None:
             self._report_change(change)
-        now_ns = time_ns()
-        while self._pending and self._pending[0].due_ns <= now_ns:
-            self._record(self._pending.pop(0), now_ns)
+        while self._pending and self._pending[0].due_s <= self.control.now_s():
+            self._record(self._pending.pop(0))
 
     def close(self) -> None:
         """Record the steps whose effect is not fully observed yet."""
-        now_ns = time_ns()
         for pending in self._pending:
-            self._record(pending, now_ns)
+            self._record(pending)
         self._pending.clear()
 
     def describe(self) -> ControlState:
@@ -247,16 +246,15 @@ class ControlService:
             change.after,
             change.reason,
         )
-        now_ns = time_ns()
-        due_ns = now_ns + int(config.window_s * 1e9)
-        self._pending.append(_Pending(change, self._count(), is_dry_run, now_ns, due_ns))
+        due_s = self.control.now_s() + config.window_s
+        self._pending.append(_Pending(change, self._count(), is_dry_run, time_ns(), due_s))
 
     def _count(self) -> ClassCounts:
         """Return the window's counts over all classes."""
         found = self.control.read().values()
         return ClassCounts(sum(r.num_good for r in found), sum(r.num_bad for r in found))
 
-    def _record(self, pending: _Pending, now_ns: int) -> None:
+    def _record(self, pending: _Pending) -> None:
         change = pending.change
         after = self._count()
         attributes: dict[str, AttributeValue] = {
@@ -274,7 +272,8 @@ class ControlService:
             CONTROL_GOOD_AFTER: after.num_good,
             CONTROL_BAD_AFTER: after.num_bad,
         }
-        self._send_event(SPAN_CONTROL, attributes, pending.start_ns, now_ns)
+        end_ns = max(time_ns(), pending.start_ns)
+        self._send_event(SPAN_CONTROL, attributes, pending.start_ns, end_ns)
 
     def _reload(self) -> None:
         config = self._file.reload()

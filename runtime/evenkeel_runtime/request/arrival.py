@@ -151,6 +151,8 @@ class _Exchange:
                 COMPRESSION_VERDICT: done.verdict,
                 COMPRESSION_SAVED_TOKENS: done.saved_tokens,
             }
+        if done.body != whole["body"]:
+            self._request.sent = whole["body"]
         return {**whole, "body": done.body}
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -195,7 +197,9 @@ class _Exchange:
         if not self._is_digested or (self._request.http_status or 0) >= 400:
             return
         try:
-            self._request.message_digests = conversation.digest(self._request.body)
+            # What we shorten or insert may differ in the next turn of the conversation.
+            sent = self._request.body if self._request.sent is None else self._request.sent
+            self._request.message_digests = conversation.digest(sent)
         except Exception as error:
             self._hook.recorder.record_internal_error(error)
 

@@ -11,6 +11,9 @@ from evenkeel_runtime.request.canary import Canary
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.wire.drafts import add_counts, take_report
 
+# Counters in an engine's state; the rest are gauges.
+_ENGINE_COUNTERS = ("errors", "drafting_s", "sampled_watched")
+
 
 @dataclass(slots=True)
 class SpeculationTotals:
@@ -20,7 +23,8 @@ class SpeculationTotals:
         drafted_tokens: Drafted tokens by source.
         accepted_tokens: Accepted ones by source.
         verify_steps: Verify steps by source.
-        engine: The engine's last state, keyed by the names in `evenkeel_runtime.speculation.state`.
+        engine: The last state of an engine, keyed by the names in
+            `evenkeel_runtime.speculation.state`; its counters are those of all engines together.
     """
 
     drafted_tokens: Counter[str] = field(default_factory=Counter)
@@ -40,6 +44,7 @@ class SpeculationServer:
         self.canary = canary
         self.totals = SpeculationTotals()
         self._by_engine: dict[int, Mapping[str, Sequence[int]]] = {}
+        self._counters: dict[tuple[int, str], float] = {}
 
     def start_run(self, run: EngineRun) -> None:
         """Decide whether the canary repeats this request."""
@@ -59,7 +64,17 @@ class SpeculationServer:
             self._by_engine[report.engine_index] = report.totals
             self._sum_up()
         if report.engine is not None:
-            self.totals.engine = report.engine
+            self._record_state(report.engine_index, report.engine)
+
+    def _record_state(self, engine_index: int, state: Mapping[str, Any]) -> None:
+        summed: dict[str, float] = {}
+        for name in _ENGINE_COUNTERS:
+            if name in state:
+                self._counters[engine_index, name] = state[name]
+            found = [value for (_, each), value in self._counters.items() if each == name]
+            if found:
+                summed[name] = sum(found)
+        self.totals.engine = {**state, **summed}
 
     def _sum_up(self) -> None:
         """Sum the counters of all engines."""

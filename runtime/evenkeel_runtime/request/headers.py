@@ -54,11 +54,15 @@ _KNOWN = {
 }
 
 
+_LISTS = (HEADER_KNOWLEDGE, HEADER_TRACE_STATE)
+
+
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
     """Read the ASGI `headers` of one request; names are lower case, as ASGI gives them.
 
-    If a header is repeated, the first value is used; only `tracestate` may be split over several
-    headers (W3C Trace Context 3.3.1). A `tracestate` without a valid `traceparent` is dropped.
+    If a header is repeated, the first value is used; only those that are lists may be split over
+    several headers: `tracestate` (W3C Trace Context 3.3.1) and the sources of an answer. A
+    `tracestate` without a valid `traceparent` is dropped.
     """
     seen: dict[str, str] = {}
     malformed: list[str] = []
@@ -70,7 +74,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Caller:
         value = _decode(raw_value, limit)
         if value is None:
             malformed.append(name)
-        elif name == HEADER_TRACE_STATE and name in seen:
+        elif name in _LISTS and name in seen:
             seen[name] = f"{seen[name]},{value}"
         else:
             seen.setdefault(name, value)

@@ -9,10 +9,11 @@ that references no registry prompt passes unchanged.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ class PromptMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._kept: dict[str, tuple[float, PromptVersion | None]] = {}
+        self._last: dict[str, PromptVersion] = {}
         self._warned: set[str] = set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -55,13 +57,15 @@ class PromptMiddleware:
         if folder is None:
             await self._app(scope, receive, send)
             return
-        body, messages = await _read(receive)
-        wanted = _header(scope)
-        if body is not None and (wanted is not None or b'"prompt"' in body):
+        wanted, registry = _header(scope), PromptRegistry(folder)
+
+        def fill(body: bytes) -> bytes:
+            if wanted is None and b'"prompt"' not in body:
+                return body
             with _charge():
-                body = self._fill(body, wanted, PromptRegistry(folder))
-            messages = [{"type": "http.request", "body": body, "more_body": False}]
-        await self._app(_with_length(scope, messages), _replay(messages, receive), send)
+                return self._fill(body, wanted, registry)
+
+        await self._app(scope, _Body(receive, fill).receive, send)
 
     def _fill(self, body: bytes, wanted: str | None, registry: PromptRegistry) -> bytes:
         """Return the body with the text of the prompt referenced by it or by the header, if any."""
@@ -85,6 +89,7 @@ class PromptMiddleware:
                 request.caller, prompt_name=found.name, prompt_version=found.version
             )
             if filled is not body:
+                request.sent = body if request.sent is None else request.sent
                 request.body = bytearray(filled)
         return filled
 
@@ -96,22 +101,34 @@ class PromptMiddleware:
         kept = self._kept.get(reference)
         if kept is not None and now_s - kept[0] < FRESH_S:
             return kept[1]
-        found = None
         try:
-            found = registry.resolve(reference)
+            self._last[reference] = registry.resolve(reference)
+            self._warned.discard(reference)
         except (ConfigurationError, OSError) as error:
-            self._warn(reference, registry, error)
+            # A pull of the registry writes a label before its version, each file in two steps.
+            self._warn(reference, registry, self._last.get(reference), error)
+        found = self._last.get(reference)
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[reference] = (now_s, found)
         return found
 
-    def _warn(self, reference: str, registry: PromptRegistry, error: Exception) -> None:
+    def _warn(
+        self,
+        reference: str,
+        registry: PromptRegistry,
+        last: PromptVersion | None,
+        error: Exception,
+    ) -> None:
         """Log each problem with a registry prompt once; other text is not a reference."""
-        is_known = reference.partition("@")[0] in registry.names()
-        if is_known and reference not in self._warned and len(self._warned) < _MAX_WARNED:
-            self._warned.add(reference)
+        is_known = last is not None or reference.partition("@")[0] in registry.names()
+        if not is_known or reference in self._warned or len(self._warned) >= _MAX_WARNED:
+            return
+        self._warned.add(reference)
+        if last is None:
             logger.warning("serving a chat without the prompt it references: %s", error)
+        else:
+            logger.warning("still serving %s as version %s: %s", reference, last.version, error)
 
 
 def _charge() -> AbstractContextManager[None]:
@@ -144,31 +161,32 @@ def _header(scope: MutableMapping[str, Any]) -> str | None:
     return None
 
 
-async def _read(receive: Receive) -> tuple[bytes | None, list[Message]]:
-    """Return the whole body (None if the client disconnected) and all messages received."""
-    messages: list[Message] = []
-    while True:
-        message = await receive()
-        messages.append(message)
-        if message["type"] != "http.request":
-            return None, messages
-        if not message.get("more_body", False):
-            return b"".join(m.get("body", b"") for m in messages), messages
+class _Body:
+    """Reads a request's body when the app does: by then vLLM has checked the caller's API key.
 
+    Args:
+        receive: The connection.
+        fill: Returns the body to give to the app.
+    """
 
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    waiting = iter(messages)
+    def __init__(self, receive: Receive, fill: Callable[[bytes], bytes]) -> None:
+        self._receive = receive
+        self._fill = fill
+        # The app may read twice at once, and may cancel a read and repeat it.
+        self._lock = asyncio.Lock()
+        self._parts: list[bytes] = []
+        self._is_whole = False
 
-    async def replay() -> Message:
-        message = next(waiting, None)
-        return await receive() if message is None else message
-
-    return replay
-
-
-def _with_length(
-    scope: MutableMapping[str, Any], messages: list[Message]
-) -> MutableMapping[str, Any]:
-    length = str(sum(len(m.get("body", b"")) for m in messages)).encode()
-    headers = [(k, length if k == b"content-length" else v) for k, v in scope["headers"]]
-    return {**scope, "headers": headers}
+    async def receive(self) -> Message:
+        """Return the whole body as one message, then what follows it."""
+        async with self._lock:
+            while not self._is_whole:
+                message = await self._receive()
+                if message["type"] != "http.request":
+                    return message
+                self._parts.append(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self._is_whole = True
+                    body = self._fill(b"".join(self._parts))
+                    return {"type": "http.request", "body": body, "more_body": False}
+        return await self._receive()

@@ -50,6 +50,7 @@ class EngineRun:
     Attributes:
         request_id: The id that vLLM assigned, as returned in the response.
         params: vLLM's sampling or pooling parameters.
+        prompt_size: Tokens of its prompt; 0 if it is not known before the first output.
         request: The HTTP request it belongs to, if any.
         is_streamed: Whether tokens are streamed or delivered all at the end.
         submitted_ns: When it was submitted to the engine.
@@ -87,6 +88,7 @@ class EngineRun:
     arrival_ns: int
     arrival_unix_ns: int
     submitted_ns: int | None = None
+    prompt_size: int = 0
     is_at_gate: bool = False
     is_cut: bool = False
     beam_search: str | None = None
@@ -134,12 +136,19 @@ class EngineRun:
         return self.answer
 
     def count_prompt_tokens(self) -> int:
-        """Return its input tokens; 0 before its first output."""
+        """Return its input tokens; 0 before the engine's first token."""
+        if self.last_output is None:
+            return self.prompt_size if self._count_generated() else 0
         return len(getattr(self.last_output, "prompt_token_ids", None) or ())
 
     def count_output_tokens(self) -> int:
-        """Return its output tokens so far."""
-        return sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
+        """Return its output tokens so far, delivered or not."""
+        delivered = sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
+        return max(delivered, self._count_generated())
+
+    def _count_generated(self) -> int:
+        """Return the tokens that the engine had generated when the client left."""
+        return sum(times.num_generation_tokens for times in self.engine_times)
 
 
 @dataclass(slots=True)
@@ -158,6 +167,7 @@ class HttpRequest:
         is_over: Its handler has returned; a run that ends later records itself.
         path: Path of its URL.
         body: The body read so far, up to a limit, as the model receives it.
+        sent: The body as the client sent it, if the model receives another.
         holds: Seconds spent in our middleware, by the ledger's cause.
         hold_starts_ns: When each of these began.
         compression: Result of prompt compression, as span attributes.
@@ -184,6 +194,7 @@ class HttpRequest:
     is_over: bool = False
     path: str = ""
     body: bytearray = field(default_factory=bytearray)
+    sent: bytes | None = None
     holds: dict[str, float] = field(default_factory=dict)
     hold_starts_ns: dict[str, int] = field(default_factory=dict)
     compression: dict[str, str | int | float] = field(default_factory=dict)
@@ -194,10 +205,11 @@ class HttpRequest:
     tool_calls_failed: int | None = None
 
     def count_tokens(self) -> int:
-        """Return the input and output tokens of its runs, as known from the outputs so far.
+        """Return the input and output tokens of its runs, as far as known.
 
-        The prompt of a beam search counts once: the prompt of each further run is that of the first
-        and the answer so far.
+        If the client left before the end, what the engine had generated until then counts. The
+        prompt of a beam search counts once: the prompt of each further run is that of the first and
+        the answer so far.
         """
         prompts: dict[str | int, int] = {}
         for run in self.runs:

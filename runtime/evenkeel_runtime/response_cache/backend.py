@@ -90,8 +90,13 @@ class Backend(Protocol):
     Each method raises BackendError if the backend does not respond.
     """
 
-    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
-        """Return the entry for each id; None if missing or expired."""
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
+        """Return the entry for each id; None if missing or expired.
+
+        Args:
+            entry_ids: The ids.
+            is_use: Whether entries that are read so are evicted later.
+        """
         ...
 
     async def write(

@@ -304,12 +304,15 @@ class ResponseCache:
             await self._guard(self._backend.delete([entry.id]), 0)
             self.counts.not_kept["deleted_meanwhile"] += 1
             return False
-        if sketch is not None:
-            self._add_to_index(entry, sketch)
         for entry_id in evicted:
             self.index.remove(entry_id)
+        if entry.id in evicted:
+            self.counts.not_kept["too_large"] += 1
+            return False
+        if sketch is not None:
+            self._add_to_index(entry, sketch)
         self.counts.stored += 1
-        return entry.id not in evicted
+        return True
 
     async def follow_others(self) -> None:
         """Apply the changes by other runtimes to a shared backend."""
@@ -322,7 +325,9 @@ class ResponseCache:
             self.index.remove(entry_id)
         new = [entry_id for entry_id in changes.added if entry_id not in self.index]
         for start in range(0, len(new), 200):
-            for entry in (await self._fetch(new[start : start + 200])).values():
+            # Read for the index only: nobody asked for them.
+            found = await self._fetch(new[start : start + 200], is_use=False)
+            for entry in found.values():
                 if entry.is_comparable and self._encoder is not None:
                     sketch = self._encoder.sketch(entry.question)
                     if sketch is not None:
@@ -346,11 +351,13 @@ class ResponseCache:
             self._embedder.close()
         await self._backend.close()
 
-    async def _fetch(self, entry_ids: Sequence[str]) -> dict[str, CacheEntry]:
+    async def _fetch(
+        self, entry_ids: Sequence[str], *, is_use: bool = True
+    ) -> dict[str, CacheEntry]:
         """Return the live entries; drop the others from the index."""
         if not entry_ids:
             return {}
-        found = await self._guard(self._backend.read(entry_ids), None)
+        found = await self._guard(self._backend.read(entry_ids, is_use=is_use), None)
         if found is None:
             return {}
         entries = {}

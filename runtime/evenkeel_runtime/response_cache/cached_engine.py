@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from evenkeel_runtime.response_cache.lookup import (
     find_outcome,
     look_up,
     record_unused,
+    stop_looking,
     verdict_word,
 )
 from evenkeel_runtime.response_cache.near_hit_rule import may_serve
@@ -156,21 +158,18 @@ class CachedEngine:
             if hit is not None:
                 yield hit
                 return
-        began = 0.0
-        outputs: Outputs | None = None
         try:
             await enter_engine(call.run, call.options)
-            outputs = self._generate(call)
             began = perf_counter()
-            async for output in outputs:
-                vllm_outputs.gather(gathered, output)
-                yield output
-        finally:
-            generation_s = perf_counter() - began
-            if outputs is not None:
-                await outputs.aclose()
-            if looking is not None and gathered.finish_reason is None:
-                looking.cancel()
+            async with aclosing(self._generate(call)) as outputs:
+                async for output in outputs:
+                    vllm_outputs.gather(gathered, output)
+                    yield output
+        except BaseException:
+            # The client left, or the engine failed: all that is known is what was found.
+            self._record_outcome(call.run, question, stop_looking(looking, found))
+            raise
+        generation_s = perf_counter() - began
         if call.run.is_cut and gathered.finish_reason == "length":
             # It ends where control cut it: no answer for others, and none to compare.
             gathered.finish_reason = None
@@ -358,12 +357,9 @@ class CachedEngine:
 
     async def _bypass(self, call: EngineCall) -> Outputs:
         await enter_engine(call.run, call.options)
-        outputs = self._generate(call)
-        try:
+        async with aclosing(self._generate(call)) as outputs:
             async for output in outputs:
                 yield output
-        finally:
-            await outputs.aclose()
 
     def _generate(self, call: EngineCall) -> Outputs:
         outputs: Outputs = self._engine.generate(

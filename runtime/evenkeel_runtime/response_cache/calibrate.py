@@ -16,6 +16,7 @@ from typing import Any
 
 from evenkeel.embedding import Encoder
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.secret_text import hide_password
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
@@ -148,7 +149,7 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
                 return {text: answer for text, answer in answers if answer is not None}
     except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
         raise CannotMeasureError(
-            f"{url}: {error}; is the server up, and the model right?"
+            f"{hide_password(url)}: {error}; is the server up, and the model right?"
         ) from error
 
 

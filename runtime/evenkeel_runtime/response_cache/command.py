@@ -9,6 +9,7 @@ from typing import Any
 
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.secret_text import hide_password
 from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
 _EXAMPLES = """\
@@ -74,7 +75,8 @@ def _configure_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         metavar="MODEL",
-        help="compare this model's answers on a running server instead of the dataset's references",
+        help="compare this model's answers on a running server, which needs --cache, instead of "
+        "the dataset's references; they are evidence for its weights only",
     )
     parser.add_argument("--url", default=_URL, help="the server (default %(default)s)")
     parser.add_argument(
@@ -123,7 +125,8 @@ def _run_calibrate(args: argparse.Namespace) -> int:
         model = _find_model(url, key)
         answers = ask_model(list(known), url, args.ask, key)
         if not answers:
-            raise CannotMeasureError(f"{url}: {args.ask} ended no answer; is the model right?")
+            shown = hide_password(url)
+            raise CannotMeasureError(f"{shown}: {args.ask} ended no answer; is the model right?")
     num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
     folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR
@@ -147,17 +150,20 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _find_model(url: str, key: str | None) -> str | None:
-    import httpx
+def _find_model(url: str, key: str | None) -> str:
+    """Return what identifies the weights behind a server; labels of its answers are for no others.
 
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    try:
-        with httpx.Client(headers=headers, timeout=_TIMEOUT_S, trust_env=False) as client:
-            answer = client.get(f"{url}/v1/evenkeel/cache")
-    except httpx.HTTPError as error:
-        raise CannotMeasureError(f"{url} did not answer: {error}; is the server up?") from error
-    model = _read(answer).get("model")
-    return model if isinstance(model, str) else None
+    Raises:
+        ConfigurationError: If it does not say.
+        CannotMeasureError: If it does not answer.
+    """
+    model = _call("GET", url, key).get("model")
+    if not isinstance(model, str):
+        raise ConfigurationError(
+            f"{hide_password(url)}: its cache keeps no evidence, so it does not say which weights "
+            "answer; start it with a cache file in which a route compares meanings"
+        )
+    return model
 
 
 def _read_key(flag: str | None) -> str | None:
@@ -171,27 +177,41 @@ def _read_key(flag: str | None) -> str | None:
 
 
 def _delete(url: str, query: dict[str, str], key: str | None) -> int:
-    import httpx
+    deleted = _call("DELETE", url, key, query).get("deleted")
+    if not isinstance(deleted, int):
+        raise CannotMeasureError(f"{hide_password(url)} did not say how many answers it deleted")
+    return deleted
 
-    from evenkeel.secret_text import hide_password
+
+def _call(
+    method: str, url: str, key: str | None, query: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what a server's page of its cache says.
+
+    Raises:
+        ConfigurationError: If the address, the key or the query is wrong, or there is no cache.
+        CannotMeasureError: If the server does not answer, or fails.
+    """
+    import httpx
 
     shown = hide_password(url)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     try:
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
-            answer = client.delete(f"{url}/v1/evenkeel/cache", params=query, headers=headers)
-    except httpx.InvalidURL as error:
+            address = f"{url}/v1/evenkeel/cache"
+            answer = client.request(method, address, params=query, headers=headers)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigurationError(f"--url {shown}: {error}") from error
     except httpx.HTTPError as error:
         what = str(error) or type(error).__name__
         raise CannotMeasureError(f"{shown} did not answer: {what}; is the server up?") from error
     said = _read(answer)
+    detail = said.get("detail", answer.reason_phrase)
     if answer.is_client_error:
-        raise ConfigurationError(f"{shown}: {said.get('detail', answer.reason_phrase)}"[:500])
-    if answer.is_error or not isinstance(said.get("deleted"), int):
-        what = f"{said.get('detail', answer.reason_phrase)} (status {answer.status_code})"
-        raise CannotMeasureError(f"{shown}: {what}"[:500])
-    return int(said["deleted"])
+        raise ConfigurationError(f"{shown}: {detail}"[:500])
+    if not answer.is_success or not said:
+        raise CannotMeasureError(f"{shown}: {detail} (status {answer.status_code})"[:500])
+    return said
 
 
 def _read(answer: Any) -> dict[str, Any]:

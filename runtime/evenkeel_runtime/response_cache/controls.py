@@ -64,7 +64,8 @@ class Controls:
     def configure(self, policy: CachePolicy) -> None:
         """Apply a changed file."""
         for route, control in self._by_route.items():
-            change = control.configure(policy.find_route(route))
+            find_labels = (lambda _: {}) if self.file is None else self.file.count_labels
+            change = control.configure(policy.find_route(route), find_labels)
             if change is not None:
                 self._record_change(change)
 
@@ -75,7 +76,8 @@ class Controls:
         change = self.find(policy).record(hit, is_wrong, replayed_at)
         if change is not None:
             self._record_change(change)
-        if change is not None or self._clock() - self._saved_at_s >= _SAVE_EVERY_S:
+        # The clock may have been set back.
+        if change is not None or abs(self._clock() - self._saved_at_s) >= _SAVE_EVERY_S:
             self.save()
         return change
 

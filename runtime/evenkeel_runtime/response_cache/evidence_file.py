@@ -131,7 +131,7 @@ class EvidenceFile:
 
     def open_control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route, with that of earlier runs and labels that apply to it."""
-        labelled = {} if self._labels is None else dict(self._labels.count(policy))
+        labelled = dict(self.count_labels(policy))
         route = None if self._saved is None else self._saved.routes.get(policy.route)
         if self._saved is None or route is None:
             return ServeControl(policy, labelled)
@@ -147,6 +147,10 @@ class EvidenceFile:
                 # Kinds that were given up have lost their labels, too.
                 labelled[key] = Counted(item.labelled, item.labelled_wrong)
         return ServeControl(policy, labelled, counted)
+
+    def count_labels(self, policy: RoutePolicy) -> Counts:
+        """Return the labelled verdicts by class of a route."""
+        return {} if self._labels is None else self._labels.count(policy)
 
     def encode(self, controls: Mapping[str, ServeControl]) -> bytes:
         """Return the content of the evidence file."""

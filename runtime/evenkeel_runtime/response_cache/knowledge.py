@@ -48,6 +48,12 @@ def list_knowledge(policy: CachePolicy) -> set[str]:
     }
 
 
+def list_unknown(policy: CachePolicy) -> set[str]:
+    """Return the names of the sources whose file cannot be read."""
+    versions = (item for route in policy.routes for item in route.knowledge.items())
+    return {name for name, version in versions if version == UNKNOWN}
+
+
 class KnowledgeFiles:
     """Replaces each `@PATH` in the routes' knowledge by a version: a hash of the file's content.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -51,6 +52,16 @@ async def look_up(cache: ResponseCache, question: Question, only_exact: bool = F
     found.seconds = perf_counter() - started
     cache.counts.lookup_s += found.seconds
     return found
+
+
+def stop_looking(looking: asyncio.Task[Lookup] | None, found: Lookup) -> Lookup:
+    """Cancel a lookup beside the model; return what it has found, or `found` without one."""
+    if looking is None:
+        return found
+    if looking.done() and not looking.cancelled():
+        return looking.result()
+    looking.cancel()
+    return Lookup()
 
 
 async def _compare_meanings(

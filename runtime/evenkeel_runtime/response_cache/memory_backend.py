@@ -39,18 +39,19 @@ class MemoryBackend:
         self._tagged: dict[str, set[str]] = {}
         self._bytes = 0
 
-    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
         """Return the entry for each id; None if missing or expired."""
-        return [self._read(entry_id) for entry_id in entry_ids]
+        return [self._read(entry_id, is_use) for entry_id in entry_ids]
 
-    def _read(self, entry_id: str) -> bytes | None:
+    def _read(self, entry_id: str, is_use: bool) -> bytes | None:
         kept = self._kept.get(entry_id)
         if kept is None:
             return None
         if kept.expires_at_s <= self._clock():
             self._drop(entry_id)
             return None
-        self._kept.move_to_end(entry_id)
+        if is_use:
+            self._kept.move_to_end(entry_id)
         return kept.data
 
     async def write(

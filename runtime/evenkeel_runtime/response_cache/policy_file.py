@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles, list_knowledge
+from evenkeel_runtime.response_cache.knowledge import (
+    KnowledgeFiles,
+    list_knowledge,
+    list_unknown,
+)
 from evenkeel_runtime.response_cache.settings_file import SECRET_KEYS, CachePolicy
 
 logger = logging.getLogger(__name__)
@@ -42,6 +46,8 @@ class PolicyFile:
         self._file = file
         self._cache = cache
         self._knowledge = knowledge
+        # `name@version` of each source that answers may have been made from.
+        self._sources = list_knowledge(cache.policy)
 
     async def reload(self) -> None:
         """Apply the file if it has changed, or if the knowledge of a route has."""
@@ -63,7 +69,12 @@ class PolicyFile:
             return
         self._record_changes(before, allowed)
         self._cache.configure(allowed)
-        for tag in sorted(list_knowledge(before) - list_knowledge(allowed)):
+        self._sources |= list_knowledge(allowed)
+        for tag in sorted(self._sources - list_knowledge(allowed)):
+            if tag.rpartition("@")[0] in list_unknown(allowed):
+                # Perhaps it comes back as it was, and other runtimes may still read it.
+                continue
+            self._sources.remove(tag)
             # Answers from it can no longer be asked for: they only take up memory.
             with suppress(BackendError):
                 await self._cache.deletions.flush("knowledge", tag)
@@ -117,14 +128,21 @@ def _show(value: Any) -> Any:
 async def follow(
     cache: ResponseCache, file: PolicyFile | None, record_error: Callable[[Exception], None]
 ) -> None:
-    """Apply edits of the file, and other runtimes' changes, until cancelled; close the cache."""
-    try:
+    """Apply edits of the file, and other runtimes' changes, until cancelled; close the cache.
+
+    Side by side: the kill switch in the file must not wait for a backend that is slow or behind.
+    """
+
+    async def repeat(step: Callable[[], Awaitable[None]]) -> None:
         while True:
-            for reload in (*(() if file is None else (file.reload,)), cache.follow_others):
-                try:
-                    await reload()
-                except Exception as error:
-                    record_error(error)
+            try:
+                await step()
+            except Exception as error:
+                record_error(error)
             await asyncio.sleep(_EVERY_S)
+
+    steps = (cache.follow_others, *(() if file is None else (file.reload,)))
+    try:
+        await asyncio.gather(*map(repeat, steps))
     finally:
         await cache.close()

@@ -114,7 +114,7 @@ class QdrantBackend:
                 await self._client.create_payload_index(self._collection, field, kind)
         self._has_collection = True
 
-    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
         """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
@@ -132,7 +132,7 @@ class QdrantBackend:
                 for payload in payloads
                 if _number(payload, "expires_at") > now_s
             }
-            if found:
+            if found and is_use:
                 await self._client.set_payload(
                     self._collection,
                     {"used_at": now_s},

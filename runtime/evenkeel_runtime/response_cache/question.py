@@ -187,6 +187,8 @@ def read_question(
         prompt = (caller.prompt_name, caller.prompt_version)
     common = {
         "tenant": tenant,
+        # Its lifetime and what deletes it depend on the route that stored it.
+        "route": caller.route or "",
         "prompt": [caller.prompt_name, caller.prompt_version],
         "served": model,
         "sampling": dict(sampling.values),

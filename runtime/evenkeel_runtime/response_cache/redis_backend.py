@@ -45,14 +45,14 @@ class RedisBackend:
         """Rebuild the index after an outage: changes announced meanwhile may be lost."""
         self._feed_id = None
 
-    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
         """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
         async with self._guard.call():
             found = await self._client.mget([self._key("entry", i) for i in entry_ids])
             seen = {i: time() for i, data in zip(entry_ids, found, strict=True) if data is not None}
-            if seen:
+            if seen and is_use:
                 await self._client.zadd(self._key("recency"), seen, xx=True)
             return list(found)
 
@@ -60,6 +60,10 @@ class RedisBackend:
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
     ) -> Sequence[str]:
         """Store an entry; return the ids of the entries evicted for it."""
+        if len(data) > self._max_bytes:
+            # All others would make room for it, and in vain.
+            await self.delete([entry_id])
+            return [entry_id]
         keys = [
             self._key("entry", entry_id),
             *self._own_keys(),

@@ -69,7 +69,9 @@ def make_pending(
         prompt=call.prompt,
         params=vllm_outputs.make_replay(call.params),
         options=options,
-        caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
+        caller=replace(
+            caller, session_id=None, slo_class=REPLAY_CLASS, parent=None, trace_state=""
+        ),
         can_run_any_time=is_last,
         ratio=ratio,
     )

@@ -37,7 +37,6 @@ class RouteModes:
     def configure(self, policy: CachePolicy) -> None:
         """Apply a changed file; routes that were put into shadow stay there."""
         self._file = policy
-        self._in_shadow &= {route.route for route in policy.routes}
         self._apply()
 
     def _apply(self) -> None:

@@ -8,7 +8,7 @@ the most evidence among those whose bound is below the declared limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
@@ -139,11 +139,7 @@ class ServeControl:
     ) -> None:
         self._policy = policy
         self._start()
-        for item in self.classes:
-            first = (labelled or {}).get(item.key, Counted())
-            more = (counted or {}).get(item.key, Counted())
-            item.labelled, item.labelled_wrong = first.seen, first.wrong
-            item.add(first.seen + more.seen, first.wrong + more.wrong)
+        self._add(labelled or {}, counted or {})
         for kind in KINDS:
             self._choose(kind)
 
@@ -164,10 +160,24 @@ class ServeControl:
         )
         self._detectors: dict[str, RiseDetector] = {}
 
-    def configure(self, policy: RoutePolicy) -> ControlChange | None:
+    def _add(self, labelled: Counts, counted: Counts) -> None:
+        for item in self.classes:
+            first = labelled.get(item.key, Counted())
+            more = counted.get(item.key, Counted())
+            item.labelled, item.labelled_wrong = first.seen, first.wrong
+            item.add(first.seen + more.seen, first.wrong + more.wrong)
+
+    def configure(
+        self, policy: RoutePolicy, find_labels: Callable[[RoutePolicy], Counts] = lambda _: {}
+    ) -> ControlChange | None:
         """Apply a changed policy; return what it changes in serving, if anything.
 
-        Evidence collected for other classes, another limit or another `alpha` is discarded.
+        Evidence collected for other classes, another limit or another `alpha` is discarded. Labels
+        count again, except those of kinds that were given up.
+
+        Args:
+            policy: The policy.
+            find_labels: Returns the labelled verdicts for a policy.
         """
         before, given_up = next(iter(self.served.values()), None), self.current
         keeps = _find_terms(policy) == _find_terms(self._policy)
@@ -175,7 +185,10 @@ class ServeControl:
         if keeps:
             self.wrong_hits.least_ratio = policy.replay_ratio
             return None
+        kinds = {item.kind for item in self.classes if item.labelled}
         self._start()
+        if kinds:
+            self._add({k: c for k, c in find_labels(policy).items() if k[0] in kinds}, {})
         return None if before is None else self._describe(given_up, None, given_up, "file")
 
     @property

@@ -99,7 +99,14 @@ def _open_redis(policy: CachePolicy, address: str) -> Backend:
             f"a cache in Redis needs the module 'redis'; install it with: {how_to_install('cache')}"
         ) from error
     url = read_secret(address)
-    return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)
+    try:
+        return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)
+    except ValueError:
+        # The error may quote a part of the password: of one with a slash, what follows is no port.
+        raise ConfigurationError(
+            "redis_url is no address of Redis; expected redis://HOST:PORT/DATABASE, rediss://… or "
+            "unix://…, and special characters of a password as %XX"
+        ) from None
 
 
 def _open_qdrant(policy: CachePolicy, url: str) -> Backend:
@@ -112,7 +119,12 @@ def _open_qdrant(policy: CachePolicy, url: str) -> Backend:
         ) from error
     key = policy.qdrant_api_key
     secret = None if key is None else read_secret(key.get_secret_value())
-    client = connect(url, secret, policy.qdrant_timeout_s)
+    try:
+        client = connect(url, secret, policy.qdrant_timeout_s)
+    except ValueError:
+        raise ConfigurationError(
+            "qdrant_url is no address of Qdrant; expected http://HOST:PORT or https://HOST:PORT"
+        ) from None
     return QdrantBackend(
         client, policy.qdrant_collection, policy.max_bytes, policy.qdrant_timeout_s
     )

@@ -76,8 +76,11 @@ def make_hit(request_id: str, prompt: Mapping[str, Any], entry: CacheEntry) -> A
 
 
 def fits(params: Any, entry: CacheEntry) -> bool:
-    """Whether a cached answer is no longer than the request's may be."""
-    return params.max_tokens is None or len(entry.token_ids) <= params.max_tokens
+    """Whether a cached answer ends where the request's may: at its limit, if that cut it off."""
+    limit, size = params.max_tokens, len(entry.token_ids)
+    if entry.finish_reason == "length":
+        return bool(size == limit)
+    return limit is None or size <= limit
 
 
 @dataclass(slots=True)

@@ -14,8 +14,7 @@ from evenkeel.otlp_target import OtlpTarget
 from evenkeel.private_files import FOLDER_MODE
 from evenkeel.settings import hand_down
 from evenkeel.watched_file import WatchedFile
-from evenkeel_runtime.adapter import vllm as vllm_adapter
-from evenkeel_runtime.adapter.request_limits import read_kv_cache
+from evenkeel_runtime.adapter.request_limits import count_slots, read_kv_cache
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import read_control_file
 from evenkeel_runtime.control.metrics import ControlMetrics
@@ -70,7 +69,7 @@ class ControlHook:
         file = WatchedFile(self._path, read_control_file, logger)
         control = AdmissionControl(
             file.current,
-            vllm_adapter.num_slots(engine),
+            count_slots(engine),
             self._limits,
             cache=read_kv_cache(engine),
         )

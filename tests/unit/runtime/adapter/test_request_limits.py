@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from vllm.config import ParallelConfig
 from vllm.sampling_params import SamplingParams
 
-from evenkeel_runtime.adapter.request_limits import apply_limits
+from evenkeel_runtime.adapter.request_limits import apply_limits, count_slots
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.request.trace import EngineRun, HttpRequest
@@ -25,3 +29,35 @@ def test_a_run_knows_whether_its_answer_is_cut(mode: str, asked: int, allowed: i
     run = EngineRun("r", "m", params, request, False, 0, 0)
     apply_limits(control, run, {"prompt_token_ids": list(range(10))}, params, "")
     assert (params.max_tokens, run.is_cut) == (allowed, asked != allowed)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "slots"),
+    [
+        pytest.param({}, 8, id="one engine"),
+        pytest.param({"data_parallel_size": 4}, 32, id="engines on any machines"),
+        pytest.param(
+            {"data_parallel_size": 4, "data_parallel_size_local": 2, "local": "hybrid"},
+            16,
+            id="those of this machine",
+        ),
+        pytest.param({"data_parallel_size": 4, "local": "external"}, 8, id="a balancer in front"),
+    ],
+)
+def test_the_places_are_those_of_all_engines_behind_the_server(
+    parallel: dict[str, Any], slots: int
+) -> None:
+    known = ParallelConfig.local_engines_only
+    flags = {f"data_parallel_{kind}_lb": False for kind in ("hybrid", "external")}
+    flags |= {f"data_parallel_{parallel.pop('local', 'no')}_lb": True}
+    config = SimpleNamespace(**{"data_parallel_size": 1, "data_parallel_size_local": 1}, **flags)
+    for name, value in parallel.items():
+        setattr(config, name, value)
+    config.local_engines_only = known.fget(config)
+    scheduler = SimpleNamespace(max_num_seqs=8)
+    found = SimpleNamespace(scheduler_config=scheduler, parallel_config=config)
+    assert count_slots(SimpleNamespace(vllm_config=found)) == slots
+
+
+def test_an_engine_that_does_not_say_has_vllms_usual_places() -> None:
+    assert count_slots(SimpleNamespace()) == 256

@@ -68,7 +68,9 @@ def test_a_story_goes_and_what_counts_stays() -> None:
 UNTOUCHED = {
     "a short history": body(("user", "Hello."), ("user", QUESTION)),
     "no history": body(("user", STORY * 9)),
-    "tools": body(*CHAT).replace(b'"role": "assistant"', b'"tool_calls": [1], "role": "assistant"'),
+    "calls": body(*CHAT).replace(b'"role": "assistant"', b'"tool_calls": [1], "role": "assistant"'),
+    "tools": body(*CHAT).replace(b'"messages"', b'"tools": [{"type": "function"}], "messages"'),
+    "tools of old": body(*CHAT).replace(b'"messages"', b'"functions": [{}], "messages"'),
     "parts": body(*CHAT).replace(b'"Why does the lamp flicker?"', b'[{"type": "text"}]'),
     "no JSON": b"{",
     "no object": b"[]",

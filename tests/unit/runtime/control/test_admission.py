@@ -301,6 +301,33 @@ def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
+def test_the_effect_of_a_step_is_read_one_window_later_whatever_the_wall_clock_says(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock(1000.0)
+        path = tmp_path / "control.toml"
+        path.write_text("mode = 'act'\nwindow_s = 10\n")
+        control = make(clock)
+        times: list[tuple[int, int]] = []
+        service = ControlService(
+            control,
+            WatchedFile(path, read_control_file, logging.getLogger("tests")),
+            lambda name, attributes, start_ns, end_ns: times.append((start_ns, end_ns)),
+        )
+        burn(control, clock)
+        service.tick()
+        clock.now_s += 9
+        service.tick()
+        assert times == []
+        clock.now_s += 1
+        service.tick()
+        ((start_ns, end_ns),) = times
+        assert start_ns <= end_ns
+
+    in_loop(scenario)
+
+
 def test_ticks_that_fail_are_counted_and_the_first_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,8 +51,8 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mode = 'on'", "mode"),
-        ("[classes.chat]\nttft_s = 0", "$.classes[...].ttft_s"),
+        ("mode = 'on'", "'on' - at `$.mode`; expected act, dry-run or off"),
+        ("[classes.chat]\nttft_s = 0", "$.classes.chat.ttft_s"),
         ("[classes.chat]\nttft_s = 1\ntarget = 1.0", "target"),
         ("[classes.chat]\nttft = 1", "ttft"),
         ("colour = 'blue'", "colour"),
@@ -63,11 +63,14 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
         ),
         ("[classes]", "classes is empty"),
         ("[tenant]\nactive = 0", "$.tenant.active"),
-        ("[tenants.acme]\nrequests = 1", "requests"),
-        ("[classes.chat]\nttft_s = inf", "$.classes[...].ttft_s"),
-        ("[classes.chat]\nttft_s = nan", "$.classes[...].ttft_s"),
+        ("[tenants.acme]\nrequests = 1", "`requests` - at `$.tenants.acme`"),
+        ("[tenants.a]\nactive = 1\n[tenants.b]\nactive = 0", "$.tenants.b.active"),
+        ("[routes.agent]\nkv_share = 2", "$.routes.agent.kv_share"),
+        ("[routes]\nagent = 2", "$.routes.agent"),
+        ("[classes.chat]\nttft_s = inf", "$.classes.chat.ttft_s"),
+        ("[classes.chat]\nttft_s = nan", "$.classes.chat.ttft_s"),
         ("[classes.chat]\nttft_s = 1\nqueue_deadline_s = inf", "queue_deadline_s"),
-        ("[classes.chat]\nttft_s = 1e300", "$.classes[...].ttft_s"),
+        ("[classes.chat]\nttft_s = 1e300", "$.classes.chat.ttft_s"),
         ("[tenant]\nrequests_per_minute = inf", "$.tenant.requests_per_minute"),
         ("window_s = 1e400", "$.window_s"),
         ("escalate_burn = inf", "$.escalate_burn"),
@@ -80,6 +83,12 @@ def test_what_is_wrong_is_named(text: str, words: str) -> None:
     assert words in str(caught.value)
     assert "control.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "control.toml"
+    path.write_text('mode = "off"', encoding="utf-8-sig")
+    assert read_control_file(path).mode is ControlMode.OFF
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

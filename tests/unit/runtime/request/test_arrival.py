@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from evenkeel.spans import Status
+from evenkeel_runtime.compression.compressor import Compressor
+from evenkeel_runtime.compression.settings_file import CompressionPolicy
+from evenkeel_runtime.request import conversation
 from evenkeel_runtime.request.arrival import OPERATION_OF_PATH, ArrivalMiddleware
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 from evenkeel_runtime.wire.observation import Observation
 
 Handler = Callable[[Any, Any, Any], Awaitable[None]]
@@ -55,6 +58,7 @@ async def exchange(
     method: str = "POST",
     headers: list[tuple[bytes, bytes]] | None = None,
     has_cache: bool = False,
+    compressor: Compressor | None = None,
 ) -> Exchanged:
     notebook = Notebook()
     reader = EngineReader(
@@ -66,6 +70,7 @@ async def exchange(
     )
     hook = RequestHook(notebook, reader, "support")  # type: ignore[arg-type]
     hook.has_cache = has_cache
+    hook.compressor = compressor
     state = SimpleNamespace(engine_client=SimpleNamespace(hook=hook))
     scope = {
         "type": "http",
@@ -256,6 +261,29 @@ async def test_a_long_request_that_is_refused_has_its_model(path: str) -> None:
     body = json.dumps({"input": "x" * 400_000, "model": "other"}).encode()
     done = await exchange(app, body, path, headers=SESSION)
     assert [seen.model for seen in done.notebook.seen] == ["other"]
+
+
+async def test_a_conversation_is_recognised_by_what_the_client_sent_not_by_what_is_left_of_it() -> (
+    None
+):
+    told = "We sat on the porch and the evening was warm. The lamps were lit and we talked. " * 20
+    texts = [told, "That sounds lovely.", "Thank you.", "You are welcome.", "Why does it flicker?"]
+    turns = [{"role": ("user", "assistant")[n % 2], "content": t} for n, t in enumerate(texts)]
+    body = json.dumps({"messages": turns}).encode()
+    followed: list[HttpRequest] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        request = CURRENT_REQUEST.get()
+        assert request is not None
+        followed.append(request)
+        await answer(200)(scope, receive, send)
+
+    compressor = Compressor(CompressionPolicy(min_tokens=20), lambda text: len(text.split()))
+    await exchange(app, body, compressor=compressor)
+    assert compressor.counts.verdicts == {"sent": 1}
+    (request,) = followed
+    assert len(request.body) < len(body)
+    assert request.message_digests == conversation.digest(body)
 
 
 async def test_a_stream_that_fails_before_its_first_bytes_has_sent_nothing() -> None:

@@ -119,6 +119,31 @@ def test_a_lost_report_loses_nothing_and_engines_add_up() -> None:
     assert server.totals.verify_steps == {"retrieval": 13}
 
 
+def test_counters_of_several_engines_add_up_and_never_fall() -> None:
+    server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
+
+    def report(index: int, **state: float) -> dict[str, float]:
+        report = DraftReport({}, state, {}, index)
+        server.record_output(run_of(Params()), output_of([5], report))
+        metrics = SpeculationMetrics(server).collect()
+        samples = {sample.name: sample.value for metric in metrics for sample in metric.samples}
+        names = ("drafting_seconds_total", "errors_total", "store_tokens")
+        return {name: samples[f"evenkeel_speculation_{name}"] for name in names}
+
+    first = report(0, errors=0, drafting_s=5.0, store_tokens=70)
+    assert first == {"drafting_seconds_total": 5, "errors_total": 0, "store_tokens": 70}
+    second = report(1, errors=0, drafting_s=2.0, store_tokens=30)
+    assert second == {"drafting_seconds_total": 7, "errors_total": 0, "store_tokens": 30}
+    # What an engine says that drafts no longer.
+    assert report(1, errors=1) == {
+        "drafting_seconds_total": 7,
+        "errors_total": 1,
+        "store_tokens": 0,
+    }
+    third = report(0, errors=0, drafting_s=6.0, store_tokens=80)
+    assert third == {"drafting_seconds_total": 8, "errors_total": 1, "store_tokens": 80}
+
+
 def test_what_the_watch_found_is_shown_once_an_engine_has_told() -> None:
     server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
 

@@ -54,6 +54,20 @@ def test_a_malformed_header_is_named_and_ignored(pairs: dict[str, str], malforme
 
 
 @pytest.mark.parametrize(
+    ("second", "knowledge"),
+    [
+        pytest.param("prices@7", ("docs@1", "prices@7"), id="another source"),
+        pytest.param("docs@2", None, id="another version of the same"),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_sources_may_have_a_header_each(second: str, knowledge: tuple[str, ...] | None) -> None:
+    name = b"x-evenkeel-knowledge"
+    read = read_headers([(name, b"docs@1"), (b"accept", b"*/*"), (name, second.encode())])
+    assert read.knowledge == knowledge
+
+
+@pytest.mark.parametrize(
     ("value", "knowledge"),
     [
         pytest.param("prices@7, docs@2026-11-24", ("docs@2026-11-24", "prices@7"), id="sorted"),

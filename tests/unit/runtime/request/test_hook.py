@@ -345,6 +345,32 @@ async def test_the_prompt_of_a_beam_search_is_charged_once(
     assert request.count_tokens() == expected
 
 
+@pytest.mark.parametrize(
+    ("is_streamed", "generated", "expected"),
+    [
+        pytest.param(False, 7, 3 + 7, id="an answer that was to come in one piece"),
+        pytest.param(True, 7, 3 + 7, id="a stream whose first tokens were under way"),
+        pytest.param(False, 0, 0, id="nothing was computed yet"),
+    ],
+)
+async def test_whoever_leaves_is_charged_what_the_engine_had_generated(
+    is_streamed: bool, generated: int, expected: int
+) -> None:
+    engine, _ = observe(
+        Engine(steps=0, waits=True),
+        is_streamed=lambda params: is_streamed,
+        find_times=lambda request_id: [Times(generated)],
+    )
+    request = arrive()
+    stream = engine.generate({"prompt_token_ids": [1, 2, 3]}, object(), "r-1")
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    engine.hook.client_left(request)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert request.count_tokens() == expected
+
+
 async def test_what_fails_before_any_output_never_waited_for_the_engine() -> None:
     engine, notebook = observe(Engine(steps=0, error=ValueError("too long")))
     request = arrive()

@@ -1,5 +1,6 @@
 """Chat requests that name a prompt of the registry get its text, and their spans its version."""
 
+import asyncio
 import json
 import logging
 import time
@@ -36,8 +37,9 @@ class Exchange:
     def __init__(self, folder: Path, middleware: PromptMiddleware | None = None) -> None:
         self.folder = folder
         self.body: bytes | None = None
-        self.length: bytes | None = None
         self.sent: list[Any] = []
+        self.incoming: list[Any] = []
+        self.is_late = self.leaves = False
         self.request = HttpRequest("chat", Caller())
         self.middleware = middleware or PromptMiddleware(self.app)
 
@@ -48,7 +50,6 @@ class Exchange:
             if not message.get("more_body"):
                 break
         self.body = b"".join(chunks)
-        self.length = dict(scope["headers"]).get(b"content-length")
 
     async def ask(self, asked: object, header: str | None = None, path: str = "") -> "Exchange":
         body = json.dumps(asked).encode()
@@ -64,14 +65,18 @@ class Exchange:
                 state=SimpleNamespace(args=SimpleNamespace(evenkeel_prompts_dir=self.folder))
             ),
         }
-        incoming = [
+        self.incoming = [
             {"type": "http.request", "body": body[:9], "more_body": True},
             {"type": "http.request", "body": body[9:]},
             {"type": "http.disconnect"},
         ]
+        if self.leaves:
+            del self.incoming[1]
 
         async def receive() -> Any:
-            return incoming.pop(0)
+            while self.is_late and len(self.incoming) == 2:
+                await asyncio.sleep(0.001)
+            return self.incoming.pop(0)
 
         async def send(message: Any) -> None:
             self.sent.append(message)
@@ -111,7 +116,6 @@ async def test_a_body_that_names_a_prompt_gets_its_text(
         "model": "m",
         "messages": [{"role": "system", "content": text}, USER],
     }
-    assert done.length == str(len(done.body)).encode()
     assert done.stamped == ("support", digest(text))
 
 
@@ -230,6 +234,42 @@ async def test_other_requests_pass_untouched(
     assert (json.loads(done.body or b""), done.sent) == (asked, [])
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        pytest.param("labels/support.json", "<<<<<<< HEAD", id="a conflict in a label"),
+        pytest.param("labels/support.json", None, id="no label yet"),
+        pytest.param(f"versions/support/{digest(FIRST)}.toml", None, id="no version yet"),
+        pytest.param(f"versions/support/{digest(FIRST)}.toml", "system", id="half a version"),
+    ],
+)
+async def test_a_registry_that_is_being_written_takes_no_chat_its_prompt(
+    file: str,
+    text: str | None,
+    registry: PromptRegistry,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = Exchange(tmp_path)
+    asked = {"prompt": "support@production", "messages": [USER]}
+    await done.ask(asked)
+    whole = (tmp_path / file).read_text()
+    (tmp_path / file).unlink() if text is None else (tmp_path / file).write_text(text)
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime.request.prompts"):
+        for _ in range(3):
+            done.middleware._kept.clear()
+            await done.ask(asked)
+            assert json.loads(done.body or b"")["messages"][0]["content"] == FIRST
+            assert done.stamped == ("support", digest(FIRST))
+    (record,) = caplog.records
+    assert f"still serving support@production as version {digest(FIRST)}" in record.getMessage()
+    (tmp_path / file).write_text(whole)
+    promote(registry, SECOND)
+    done.middleware._kept.clear()
+    await done.ask(asked)
+    assert done.stamped == ("support", digest(SECOND))
+
+
 async def test_a_label_that_moves_is_followed(registry: PromptRegistry, tmp_path: Path) -> None:
     done = Exchange(tmp_path)
     asked = {"prompt": "support", "messages": [USER]}
@@ -240,3 +280,56 @@ async def test_a_label_that_moves_is_followed(registry: PromptRegistry, tmp_path
         assert time.monotonic() < give_up
         await done.ask(asked)
     assert json.loads(done.body or b"")["messages"][0]["content"] == SECOND
+
+
+async def test_a_conversation_stays_the_same_while_its_label_moves(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    asked = {"prompt": "support", "messages": [USER]}
+    done = await Exchange(tmp_path).ask(asked)
+    assert done.request.body == done.body
+    # Sessions are found by what the client sent.
+    assert done.request.sent == json.dumps(asked).encode()
+    passed = await Exchange(tmp_path).ask({"messages": [USER]})
+    assert passed.request.sent is None
+
+
+async def test_nothing_is_read_for_a_caller_whom_the_app_refuses_by_its_head(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    # As vLLM does without an API key, whatever the size of the body.
+    class Refusing(Exchange):
+        async def app(self, scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 401})
+            await send({"type": "http.response.body", "body": b""})
+
+    done = await Refusing(tmp_path).ask({"prompt": "support", "messages": [USER]})
+    assert (len(done.incoming), len(done.sent)) == (3, 2)
+
+
+async def test_reads_that_are_cancelled_lose_nothing_of_the_body(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    class Impatient(Exchange):
+        async def app(self, scope: Any, receive: Any, send: Any) -> None:
+            for _ in range(3):
+                # The second part of the body is late.
+                reading = asyncio.ensure_future(receive())
+                await asyncio.wait((reading,), timeout=0.01)
+                reading.cancel()
+            self.is_late = False
+            await super().app(scope, receive, send)
+
+    done = Impatient(tmp_path)
+    done.is_late = True
+    await done.ask({"prompt": "support", "messages": [USER]})
+    assert json.loads(done.body or b"")["messages"][0]["content"] == FIRST
+
+
+async def test_a_client_that_leaves_amid_its_body_is_gone_for_the_app_too(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    done = Exchange(tmp_path)
+    done.leaves = True
+    await done.ask({"prompt": "support", "messages": [USER]})
+    assert (done.body, done.stamped) == (b"", (None, None))

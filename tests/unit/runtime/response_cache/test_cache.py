@@ -33,10 +33,10 @@ class FailingBackend(MemoryBackend):
 
     is_well = False
 
-    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
         if not self.is_well:
             raise BackendError("gone")
-        return await super().read(entry_ids)
+        return await super().read(entry_ids, is_use=is_use)
 
     async def write(
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
@@ -133,6 +133,15 @@ async def test_an_answer_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
     asked = question()
     assert not await cache.keep(asked, entry(asked, "x" * 2000), None)
     assert cache.counts.not_kept == {"too_large": 1}
+    await cache.close()
+
+
+async def test_an_answer_beyond_all_of_the_memory_is_not_kept() -> None:
+    cache = ResponseCache(SERVING, MemoryBackend(4096), load_encoder(), AuditLog(None))
+    asked = question()
+    assert not await cache.keep(asked, entry(asked, "x" * 2000))
+    assert (cache.counts.stored, cache.counts.not_kept) == (0, {"too_large": 1})
+    assert len(cache.index) == 0
     await cache.close()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,15 @@ def test_a_dataset_without_labels_is_refused(
 class Model(BaseHTTPRequestHandler):
     """Answers each question with itself, in one of the ways in which models end."""
 
+    status, page = 200, json.dumps({"model": "weights-1"})
+
+    def do_GET(self) -> None:
+        """Show the page of the cache."""
+        self.send_response(self.status)
+        self.send_header("content-length", str(len(self.page)))
+        self.end_headers()
+        self.wfile.write(self.page.encode())
+
     def do_POST(self) -> None:
         """Answer a request."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -118,6 +128,71 @@ def test_a_model_that_does_not_end_its_answer_gives_no_label() -> None:
         server.shutdown()
 
 
+@pytest.fixture
+def model() -> Iterator[tuple[type[Model], str]]:
+    class Own(Model):
+        pass
+
+    with HTTPServer(("127.0.0.1", 0), Own) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Own, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> str:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    lines = [json.dumps({"text": text, "answer": answer}) for text, answer in ANSWERS.items()]
+    (folder / "wordings.jsonl").write_text("\n".join(lines))
+    return str(folder)
+
+
+def test_a_models_own_answers_are_evidence_for_its_weights_only(
+    model: tuple[type[Model], str], questions: str, tmp_path: Path
+) -> None:
+    ask = ("cache", "calibrate", questions, "--data-dir", str(tmp_path), "--ask", "m")
+    assert run(*ask, "--url", model[1]) == 0
+    assert EvidenceFile(tmp_path, hash_model(), "weights-1").discarded == {}
+    assert LABELS_FILE in EvidenceFile(tmp_path, hash_model(), "weights-2").discarded
+
+
+@pytest.mark.parametrize(
+    ("status", "page", "said"),
+    [
+        pytest.param(
+            404, '{"detail": "no cache; start it with --cache"}', "--cache", id="no cache"
+        ),
+        pytest.param(401, '{"detail": "an API key is required"}', "API key", id="no key"),
+        pytest.param(200, '{"model": null}', "which weights", id="no evidence"),
+    ],
+)
+def test_without_the_weights_no_labels_are_written(
+    status: int,
+    page: str,
+    said: str,
+    model: tuple[type[Model], str],
+    questions: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model[0].status, model[0].page = status, page
+    ask = ("cache", "calibrate", questions, "--data-dir", str(tmp_path), "--ask", "m")
+    assert run(*ask, "--url", model[1]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.count("\n") == 1
+    assert not (tmp_path / LABELS_FILE).exists()
+
+
+def test_an_address_that_is_none_is_refused_without_its_password(
+    questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = ("cache", "calibrate", questions, "--ask", "m", "--url", "http://ann:s3cret@host:80x")
+    assert run(*ask) == 2
+    shown = capsys.readouterr().err
+    assert "80x" in shown and "s3cret" not in shown
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"text": 1}'])
 def test_a_folder_that_is_no_dataset_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "wordings.jsonl").write_text(text)
@@ -128,13 +203,9 @@ def test_a_folder_that_is_no_dataset_is_refused(text: str, tmp_path: Path) -> No
 
 
 def test_the_command_writes_what_the_runtime_loads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    questions: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "set"
-    folder.mkdir()
-    lines = [json.dumps({"text": text, "answer": answer}) for text, answer in ANSWERS.items()]
-    (folder / "wordings.jsonl").write_text("\n".join(lines))
-    assert run("cache", "calibrate", str(folder), "--data-dir", str(tmp_path), "--json") == 0
+    assert run("cache", "calibrate", questions, "--data-dir", str(tmp_path), "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["texts"] == 4 and said["bypassed"] == {"about_asker": 1}
     assert (tmp_path / LABELS_FILE).stat().st_mode & 0o777 == 0o600

@@ -113,6 +113,12 @@ def test_no_server_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did not answer" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://localhost:80x"])
+def test_what_is_no_address_is_a_wrong_flag(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--all", "--url", url) == 2
+    assert f"--url {url}: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "flags", [[], ["--all", "--route", "faq"], ["--route", "a", "--tenant", "b"]]
 )

@@ -82,6 +82,16 @@ async def test_what_is_named_goes_and_the_rest_stays(
     assert cache.counts.deleted == said["deleted"]
 
 
+async def test_a_flushed_route_is_not_served_what_another_one_stored(cache: ResponseCache) -> None:
+    # The route that only watches stores the same question's answer, for as long as it declares.
+    faq, watching = (Caller(tenant="acme", route=route) for route in ("faq", "watching"))
+    asked = question(caller=watching, policy=POLICY)
+    assert await cache.keep(asked, entry(asked))
+    assert await delete(cache, "route=faq") == (200, {"deleted": 2})
+    assert await cache.find_exact(question(caller=faq, policy=POLICY)) is None
+    assert await cache.find_exact(asked) is not None
+
+
 @pytest.mark.parametrize(
     ("query", "is_left"),
     [

@@ -8,6 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evenkeel.embedding import hash_model
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.controls import Controls
+from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.evidence_file import (
     EVIDENCE_FILE,
     LABELS_FILE,
@@ -20,6 +24,7 @@ from evenkeel_runtime.response_cache.evidence_file import (
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.serve_control import Evidence, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+from tests.fixtures.manual_clock import ManualClock
 
 POLICY = RoutePolicy(route="faq")
 MODEL, EMBEDDER = "demo|None|bfloat16|None", "abc"
@@ -80,6 +85,18 @@ def test_the_file_is_private_and_others_routes_stay_in_it(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / EVIDENCE_FILE).stat().st_mode) == 0o600
     write(tmp_path, ServeControl(RoutePolicy(route="other")))
     assert set(json.loads((tmp_path / EVIDENCE_FILE).read_text())["routes"]) == {"faq", "other"}
+
+
+def test_evidence_is_saved_also_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    clock = ManualClock(1_800_000_000.0)
+    controls = Controls(CacheCounts(), AuditLog(None), clock)
+    controls.data_dir = tmp_path
+    controls.load(MODEL)
+    controls.record(POLICY, SURE, False, None)
+    clock.now_s -= 3600
+    controls.record(POLICY, SURE, False, None)
+    again = EvidenceFile(tmp_path, hash_model(), MODEL).open_control(POLICY)
+    assert again.evidence[KNOWN_WORDS][0].seen == 2
 
 
 @pytest.mark.parametrize(
@@ -186,6 +203,38 @@ def test_labels_count_beside_traffic_and_serve_once_there_is_some(tmp_path: Path
     assert again.may_serve(SURE)
     assert again.evidence[KNOWN_WORDS][0].labelled == 800
     assert again.evidence[KNOWN_WORDS][0].seen == 820
+
+
+@pytest.mark.parametrize(
+    "change", [{"wrong_hit_limit": 0.1}, {"alpha": 0.01}, {"similarities": (0.55, 0.8)}]
+)
+def test_labels_outlast_other_terms_in_the_file(change: dict[str, object], tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    file = open_file(tmp_path)
+    control = file.open_control(POLICY)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+    control.configure(POLICY.model_copy(update=change), file.count_labels)
+    known = control.evidence[KNOWN_WORDS][0]
+    assert (known.seen, known.labelled) == (800, 800)
+    assert not control.may_serve(SURE)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    assert control.may_serve(SURE)
+
+
+def test_labels_of_a_kind_that_was_given_up_do_not_return_with_other_terms(tmp_path: Path) -> None:
+    label(tmp_path, 800)
+    file = open_file(tmp_path)
+    control = file.open_control(POLICY)
+    for _ in range(20):
+        control.record(SURE, is_wrong=False)
+    for _ in range(10):
+        control.record(SURE, is_wrong=True)
+    assert not control.evidence[KNOWN_WORDS][0].labelled
+    control.configure(POLICY.model_copy(update={"wrong_hit_limit": 0.1}), file.count_labels)
+    assert not any(item.seen for item in control.classes)
 
 
 def test_labels_of_a_kind_that_was_given_up_stay_away_until_there_are_new_ones(

@@ -32,6 +32,25 @@ async def test_a_cached_answer_over_the_limit_of_the_request_is_not_served() -> 
     await server.cache.close()
 
 
+async def test_an_answer_cut_at_another_servers_limit_is_not_served() -> None:
+    # Without `max_tokens` in the request the server's own limits apply; they are no part of the
+    # key, and entries in Redis or Qdrant outlive a server.
+    server = Server(HitMode.SERVE, SlowEncoder(), 10)
+    server.model.finish_reason = "length"
+    await server.ask(ASKED, 2)
+    await server.settle()
+    await server.ask(ASKED, 2)
+    assert server.cache.counts.outcomes == {"miss": 1, "exact": 1}
+    server.model.finish_reason = "stop"
+    await server.ask(ASKED, 16)
+    await server.settle()
+    assert server.cache.counts.outcomes == {"miss": 2, "exact": 1}
+    # The longer answer has replaced it.
+    await server.ask(ASKED, 16)
+    assert server.cache.counts.outcomes == {"miss": 2, "exact": 2}
+    await server.cache.close()
+
+
 async def test_changed_words_of_the_house_apply_to_the_next_question() -> None:
     server = Server(HitMode.SERVE, SlowEncoder(), 10)
     asked = "I want my boat."

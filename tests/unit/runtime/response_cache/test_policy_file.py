@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -9,10 +10,18 @@ from typing import Any
 
 import pytest
 
+from evenkeel.embedding import hash_model
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.response_cache.hit_class import SAME_WORDS, HitClass
+from evenkeel.watched_file import WatchedFile
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import Changes
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, SAME_WORDS, HitClass
+from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.question import Bypass
-from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.settings_file import HitMode, read_policy
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache
 from evenkeel_runtime.response_cache.state import describe
 from evenkeel_runtime.wire.caller import Caller
@@ -74,6 +83,32 @@ async def test_the_kill_switch_works_without_a_restart_and_back(tmp_path: Path) 
     ]
     assert folder.cache.counts.reloads == {"applied": 2}
     await folder.cache.close()
+
+
+class Lingering(MemoryBackend):
+    """Another runtime's changes, and there is no end of them."""
+
+    async def read_changes(self) -> Changes:
+        await asyncio.Event().wait()
+        return Changes()
+
+
+async def test_the_kill_switch_does_not_wait_for_a_slow_backend(tmp_path: Path) -> None:
+    path = tmp_path / "cache.toml"
+    path.write_text(faq())
+    file = WatchedFile(path, read_policy, logging.getLogger(__name__))
+    cache = ResponseCache(file.current, Lingering(4096), None, AuditLog(None))
+    errors: list[Exception] = []
+    watched = PolicyFile(file, cache, KnowledgeFiles(tmp_path))
+    following = asyncio.create_task(follow(cache, watched, errors.append))
+    await asyncio.sleep(0.01)
+    path.write_text(faq(top="enabled = false\n"))
+    async with asyncio.timeout(20):
+        while cache.policy.enabled:
+            await asyncio.sleep(0.01)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert errors == []
 
 
 async def test_a_broken_file_keeps_the_last_good_one_and_is_said_once(
@@ -147,6 +182,10 @@ async def test_a_route_put_into_shadow_stays_there_when_the_file_changes(tmp_pat
     assert modes.describe()["faq"] is HitMode.OFF
     await folder.write(faq())
     assert modes.describe()["faq"] is HitMode.SHADOW
+    # Left out and put back, as by a tool that writes the file in steps.
+    await folder.write('[[routes]]\nmode = "serve"\n')
+    await folder.write(faq())
+    assert modes.describe()["faq"] is HitMode.SHADOW
     modes.set("faq", HitMode.SERVE)
     assert modes.describe()["faq"] is HitMode.SERVE
     await folder.cache.close()
@@ -179,6 +218,22 @@ async def test_evidence_lasts_as_long_as_what_it_was_collected_for(
     await folder.cache.close()
 
 
+async def test_labels_count_again_under_another_limit(tmp_path: Path) -> None:
+    pairs = [[SAME_WORDS, 0.99, 0.5, False]] * 30
+    collected = {"embedder": hash_model(), "classes": CLASSES_VERSION}
+    labels = json.dumps({"collected": collected, "pairs": pairs})
+    (tmp_path / "cache-labels.json").write_text(labels)
+    semantic = faq().replace("semantic = false", "")
+    folder = Folder(tmp_path, semantic)
+    folder.cache.controls.load("weights")
+    for text in (semantic, semantic.replace("[[routes]]", "[[routes]]\nwrong_hit_limit = 0.1", 1)):
+        await folder.write(text)
+        control = folder.cache.control(folder.cache.policy.find_route("faq"))
+        assert control.evidence[SAME_WORDS][0].labelled == 30
+    assert control.limit == 0.1
+    await folder.cache.close()
+
+
 async def test_a_changed_source_is_noticed_and_its_answers_go(tmp_path: Path) -> None:
     source = tmp_path / "docs.md"
     source.write_text("30 days")
@@ -199,6 +254,27 @@ async def test_a_changed_source_is_noticed_and_its_answers_go(tmp_path: Path) ->
     assert folder.ask().id == asked.id
     (changed, *_) = [e for e in folder.audited() if e["event"] == "file"]
     assert changed["key"] == "routes.faq.knowledge" and changed["before"] != changed["after"]
+    await cache.close()
+
+
+async def test_a_source_that_is_out_of_reach_for_a_while_keeps_its_answers(tmp_path: Path) -> None:
+    source = tmp_path / "docs.md"
+    source.write_text("30 days")
+    folder = Folder(tmp_path, faq('knowledge = { docs = "@docs.md" }'))
+    cache, asked = folder.cache, folder.ask()
+    await cache.keep(asked, entry(asked))
+    source.unlink()
+    await folder.opened.file.reload()
+    assert folder.ask() == Bypass("unknown_knowledge")
+    source.write_text("30 days")
+    await folder.opened.file.reload()
+    assert await cache.find_exact(folder.ask()) is not None
+    # Another version makes them go, also after it was out of reach.
+    source.unlink()
+    await folder.opened.file.reload()
+    source.write_text("14 days")
+    await folder.opened.file.reload()
+    assert (await cache.measure()).entries == 0  # type: ignore[union-attr]
     await cache.close()
 
 

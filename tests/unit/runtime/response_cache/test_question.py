@@ -44,6 +44,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "another prompt version": {
         "caller": Caller(tenant="acme", prompt_name="p", prompt_version="2")
     },
+    "another route": {"caller": Caller(tenant="acme", route="faq")},
     "another length": {"max_tokens": 7},
     "another sampling": {"sampling": replace(GREEDY, values={"temperature": 0.0, "top_k": 3})},
     "other weights": {"model": "other weights"},

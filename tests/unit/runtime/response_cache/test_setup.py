@@ -78,3 +78,22 @@ async def test_named_labels_that_are_no_file_or_a_huge_one_stop_the_start(tmp_pa
 async def test_without_a_name_the_folders_labels_are_no_condition(tmp_path: Path) -> None:
     (tmp_path / "cache-labels.json").write_text("damaged")
     assert await open_with(tmp_path, CACHE.partition("\n")[2]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "address"),
+    [
+        pytest.param("redis_url", "localhost:6379", id="no scheme"),
+        pytest.param("redis_url", "redis://:s3cret/x@host:6379", id="a password with a slash"),
+        pytest.param("redis_url", "redis://host:99999", id="no port"),
+        pytest.param("redis_url", "unix:///run/redis?db=cache", id="no number of a database"),
+        pytest.param("qdrant_url", "localhost:99999", id="no port of Qdrant"),
+        pytest.param("qdrant_url", "ftp://ann:s3cret@host", id="no scheme of Qdrant"),
+    ],
+)
+def test_an_address_that_is_none_stops_the_start(key: str, address: str, tmp_path: Path) -> None:
+    text = f'backend = "{key.partition("_")[0]}"\n{key} = "{address}"\n'
+    (tmp_path / "cache.toml").write_text(text + "[[routes]]\nsemantic = false\n")
+    with pytest.raises(ConfigurationError, match=f"{key} is no address") as raised:
+        open_cache(tmp_path / "cache.toml", tmp_path)
+    assert "\n" not in str(raised.value) and "s3cret" not in str(raised.value)
