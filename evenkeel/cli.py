@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         if problem is not None:
             what, code = problem
             print(for_terminal(f"evenkeel: {what}"), file=sys.stderr)
-            _drop_output()
+            _end_output()
             return code
         # Never Python's own exit code of 1, which would mean a regression.
         for line in traceback.format_exc().splitlines():
@@ -166,7 +166,8 @@ def _problem_outside(error: Exception, words: Sequence[str]) -> tuple[str, int] 
     folder that may not be entered, a name that is too long, a full disk.
     """
     if isinstance(error, OSError):
-        if error.filename is not None:
+        # A number is a descriptor: no name that anybody could use.
+        if error.filename is not None and not isinstance(error.filename, int):
             place = os.fsdecode(error.filename)[:200]
             return f"{place} cannot be used: {error.strerror}", ConfigurationError.exit_code
         if error.errno in _NO_ROOM:
@@ -185,6 +186,15 @@ def _end_without_reader() -> int:
     """
     _drop_output()
     return EXIT_NO_READER
+
+
+def _end_output() -> None:
+    """Write what is left of the output, or drop it if it cannot be written."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        _drop_output()
 
 
 def _drop_output() -> None:

@@ -157,7 +157,11 @@ class AlertEngine:
         inhibitor = Inhibitor(self._inhibitions, self._firing_labels(conditions, now_ns))
         updates = []
         for condition in conditions:
-            labels = _identity(condition.slo, condition.severity, condition.labels)
+            alert = self._alert_of(condition)
+            # What fires is sent, and silenced, by the labels that it began to fire with.
+            is_firing = alert.life.state is State.FIRING
+            said = alert.details.labels if is_firing else condition.labels
+            labels = _identity(condition.slo, condition.severity, said)
             is_withheld = self._is_silenced(
                 silences, condition.slo, labels, now_ns
             ) or inhibitor.withholds(labels)

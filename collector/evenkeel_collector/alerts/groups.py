@@ -113,6 +113,8 @@ class Grouper:
         for number in ended:
             self._connection.execute(delete(group_members).where(_NUMBER == number))
         if grouping is None and all(member.is_told for member in members):
+            if receiver is not None and receiver.group is not None and not is_waiting:
+                self._regroup(members, receiver.group, now_ns)
             return 0
         is_due = self._is_due(members, last, grouping, now_ns)
         if not is_due and (
@@ -131,12 +133,21 @@ class Grouper:
             self._keep_what_fires(members, newest)
         return 1
 
+    def _regroup(self, members: Sequence[Row[Any]], grouping: AlertGrouping, now_ns: int) -> None:
+        """Move what was told to the groups that the file has now, which repeat it from now on."""
+        for member, alert in zip(members, self._read_alerts(members), strict=True):
+            moved = update(group_members).where(_NUMBER == member.number)
+            labels = grouping.labels_of(alert.labels)
+            self._connection.execute(moved.values(group_labels=labels, created_ns=now_ns))
+
     def _members(self, receiver: str, labels: Mapping[str, str]) -> list[Row[Any]]:
         group = {"receiver": receiver, "labels": labels}
         return list(self._connection.execute(_MEMBERS, group))
 
     def _read_alerts(self, members: Sequence[Row[Any]]) -> list[NotifiedAlert]:
         """Return the alerts of members of one group."""
+        if not members:
+            return []
         group = {"receiver": members[0].receiver, "labels": members[0].group_labels}
         rows = self._connection.execute(_MEMBER_ALERTS, group)
         reported = {number: alert for number, (alert,) in rows}
@@ -180,11 +191,16 @@ class Grouper:
         receiver: Receiver | None,
         now_ns: int,
     ) -> bool:
-        if last is None or last.state == "waiting" or receiver is None or not receiver.repeat_s:
+        if receiver is None or not receiver.repeat_s:
             return False
-        if not all(member.is_told for member in members):
+        if not members or not all(member.is_told for member in members):
             return False
-        last_ns = max(int(last.created_ns), int(last.ended_ns or 0))
+        if last is not None and last.state == "waiting":
+            return False
+        # What came from another group, or was sent before there were groups, counts from then.
+        last_ns = max(int(member.created_ns) for member in members)
+        if last is not None:
+            last_ns = max(last_ns, int(last.created_ns), int(last.ended_ns or 0))
         is_time = now_ns - last_ns >= int(receiver.repeat_s * _SECOND_NS)
         return is_time and self._has_unhandled(members, now_ns)
 
@@ -195,7 +211,7 @@ class Grouper:
         wanted = [member for member in members if member.alert_id not in unwanted]
         return any(
             not is_silenced(silences, alert.labels.get("slo", ""), alert.labels)
-            for alert in (self._read_alerts(wanted) if wanted else ())
+            for alert in self._read_alerts(wanted)
         )
 
     def _keep_what_fires(self, members: Sequence[Row[Any]], newest: Mapping[str, Row[Any]]) -> None:

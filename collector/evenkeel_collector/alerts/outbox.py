@@ -134,12 +134,20 @@ class Outbox(AlertDatabase):
         """Add a notification directly to the outbox, within the caller's transaction."""
         self._write(outbox, notification, now_ns)
 
-    def _write(self, table: Table, n: Notification, now_ns: int, or_ignore: bool = False) -> int:
+    def _write(
+        self,
+        table: Table,
+        n: Notification,
+        now_ns: int,
+        or_ignore: bool = False,
+        is_told: bool = False,
+    ) -> int:
         values = as_row(n) | {
             "status": n.status,
             "created_ns": now_ns,
             "next_attempt_ns": now_ns + n.hold_ns,
             "group_labels": n.group and n.group.labels,
+            "is_told": is_told,
         }
         values = {name: value for name, value in values.items() if name in _QUEUED[table]}
         statement = _INSERT[table].on_conflict_do_nothing() if or_ignore else _INSERT[table]
@@ -150,7 +158,8 @@ class Outbox(AlertDatabase):
     ) -> list[Notification]:
         """Return the notifications of one firing that were neither delivered nor queued.
 
-        A dead letter is made due again: its receiver may have been missing from the file.
+        A dead letter is made due again: its receiver may have been missing from the file. What was
+        sent before its receiver had groups becomes a member of its group, which repeats it.
         """
         queued: set[str] = set()
         for notification_id in {n.notification_id for n in notifications}:
@@ -170,6 +179,9 @@ class Outbox(AlertDatabase):
                 )
                 .values(**_AGAIN, next_attempt_ns=now_ns)
             )
+        for n in notifications:
+            if n.group is not None and n not in missing:
+                self._write(group_members, n, now_ns, or_ignore=True, is_told=True)
         return missing
 
     def receivers_told(self, alert_id: str) -> set[str]:

@@ -167,10 +167,11 @@ async def _post(
         "Host": url.netloc.decode("ascii"),
         **posting.headers,
     }
-    # Many names have an address of a family that does not get through, or is not even refused.
-    connect_s = timeout_s if target.other is None else timeout_s / 3
     failed: httpx.TransportError | None = None
     for address in target.addresses:
+        # Many names have an address of a family that does not get through, or is not even refused.
+        is_last = address == target.addresses[-1]
+        connect_s = timeout_s if is_last else timeout_s / 3
         try:
             # Streamed and not read: a response may have any length. The connection uses the checked
             # address; the certificate is checked for the name.

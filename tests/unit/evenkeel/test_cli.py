@@ -167,6 +167,22 @@ def test_a_verdict_that_a_full_disk_refuses_is_one_line(show: str, is_buffered: 
     assert (done.returncode, done.stderr) == (3, line)
 
 
+def test_what_was_printed_before_an_error_outside_is_not_lost() -> None:
+    show = "print('so far'); open('/nowhere/slos.yaml')"
+    reader, writer = os.pipe()
+    done = print_verdict(show, writer, is_buffered=True)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"so far\n"
+    line = b"evenkeel: /nowhere/slos.yaml cannot be used: No such file or directory\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+def test_an_error_of_a_descriptor_is_an_internal_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["do"], [raising(OSError(9, "Bad file descriptor", 99))]) == 3
+    assert "internal error: OSError" in capsys.readouterr().err
+
+
 def print_verdict(show: str, stdout: int, is_buffered: bool) -> subprocess.CompletedProcess[bytes]:
     code = f"""if True:
         import sys

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.file.routing import by_severity
+from evenkeel.slo.matchers import parse_matchers
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.alert import Update
 from evenkeel_collector.alerts.book import AlertBook
@@ -308,3 +309,21 @@ def test_a_name_that_is_unknown_is_answered_briefly(book: AlertBook) -> None:
         book.check_subject("chart")
     assert str(caught.value).startswith("no SLO or rule is named 'chart'; there are chat/t0000, ")
     assert str(caught.value).endswith(", chat/t0009 and 1991 more")
+
+
+@pytest.mark.parametrize("holds", [True, None])
+def test_a_silence_by_a_label_that_the_slo_had_when_it_fired_still_holds(
+    book: AlertBook, holds: bool | None
+) -> None:
+    """A step of the budget policy gave it; its share of the budget is less by now, or unknown."""
+    engine = AlertEngine(book)
+    book.add_silence(Silence("s1", "", 0, 10 * S, "known", parse_matchers('{team="late"}')))
+    late = condition()
+    late = replace(late, labels={**late.labels, "team": "late"})
+    engine.observe([late], RECEIVERS[:1], 5 * S)
+    for second in (6, 9):
+        engine.observe([condition(holds)], RECEIVERS[:1], second * S)
+        engine.repeat(RECEIVERS[:1], second * S)
+    assert waiting(book) == []
+    engine.observe([condition(holds)], RECEIVERS[:1], 11 * S)
+    assert [n.alerts[0].labels.get("team") for n in waiting(book)] == ["late"]

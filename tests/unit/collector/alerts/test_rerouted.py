@@ -87,3 +87,26 @@ def test_what_a_group_had_still_to_tell_does_not_come_after_the_end(book: AlertB
     assert cycle(book, 0, waits) == []
     assert cycle(book, 10, OPS, holds=False) == ["ops resolved"]
     assert [cycle(book, second, OPS, holds=False) for second in (20, 60, 4000)] == [[], [], []]
+
+
+BY_SEVERITY = replace(OPS, group=AlertGrouping(("severity",)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (replace(OPS, group=GROUP), BY_SEVERITY),
+        (replace(OPS, group=GROUP), OPS),
+        (OPS, BY_SEVERITY),
+    ],
+    ids=["other groups", "no groups", "groups at last"],
+)
+def test_what_fires_is_repeated_also_after_its_receiver_got_other_groups(
+    book: AlertBook, before: Receiver, after: Receiver
+) -> None:
+    assert cycle(book, 0, before) == ["ops firing"]
+    assert [cycle(book, second, after) for second in (60, 61, 3500)] == [[], [], []]
+    assert [cycle(book, second, after) for second in (3700, 3701)] == [["ops firing"], []]
+    assert cycle(book, 7400, after) == ["ops firing"]
+    assert cycle(book, 7500, after, holds=False) == ["ops resolved"]
+    assert [cycle(book, second, after, holds=False) for second in (7600, 20000)] == [[], []]

@@ -198,3 +198,28 @@ def test_a_name_with_an_address_that_does_not_answer_is_reached_at_its_other_one
         # It is reached, and does not speak SMTP.
         assert "refused" not in outcome.error.lower()
         assert "cannot assign" not in outcome.error.lower()
+
+
+def test_the_last_address_has_all_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow TLS handshake at the only address that works is no reason to give up earlier."""
+    found = [(socket.AF_INET6, ("::1", 80, 0, 0)), (socket.AF_INET, ("127.0.0.1", 80))]
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda *_: [(family, socket.SOCK_STREAM, 6, "", address) for family, address in found],
+    )
+    tried: dict[str, float] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        tried[request.url.host] = request.extensions["timeout"]["connect"]
+        if request.url.host == "::1":
+            raise httpx.ConnectTimeout("no answer")
+        return httpx.Response(204)
+
+    async def attempt() -> DeliveryResult:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            receiver = Receiver("on-call", "http://hook.test/", allow_private=True)
+            return await deliver(client, receiver, NOTIFICATION, 9.0)
+
+    assert asyncio.run(attempt()) == DeliveryResult(is_delivered=True)
+    assert tried == {"::1": 3.0, "127.0.0.1": 9.0}
