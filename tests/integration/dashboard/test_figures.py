@@ -201,6 +201,22 @@ def test_as_many_cohorts_are_counted_as_there_are(client: Any) -> None:
         assert (len(rows), rows[0]["num_cohorts"]) == (400, 401), name
 
 
+def test_many_cohorts_with_full_digests_are_counted_in_little_memory(client: Any) -> None:
+    client.command(
+        "INSERT INTO requests (time, model, tenant, status, ttft_s) SELECT"
+        f" toDateTime64({NOW // S - 60}, 9, 'UTC'), 'm', toString(number % 1500), 'ok',"
+        " number FROM numbers(600000)"
+    )
+    sent = {
+        **FILTERED, "measure": "ttft", "definition": "ours", "one_in": 1, "column": "ttft_s",
+        "dimension": "tenant",
+    }  # fmt: skip
+    found = client.query(
+        read_query(query("latency_cohorts_1m")), sent, settings={"max_memory_usage": 100_000_000}
+    )
+    assert {row["num_requests"] for row in found.named_results()} == {400}
+
+
 @pytest.mark.parametrize(
     ("ages_s", "state"),
     [
