@@ -98,7 +98,7 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
         pytest.param(
             [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
             "unknown",
-            "1 of 2 SLOs met, none firing, but chat-e2e cannot be evaluated",
+            "1 of 2 SLOs met, but chat-e2e cannot be evaluated",
             id="one cannot be judged",
         ),
         pytest.param(
