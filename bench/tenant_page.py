@@ -91,7 +91,8 @@ def _measure(folder: Path, begin_ns: int, total: int, times: int) -> dict[str, d
         hours = 1 if "1 h" in page else 24
         parameters = {
             **LATENCY, "from_ms": str(end_ms - hours * 3_600_000), "to_ms": str(end_ms),
-            "before_ms": str(end_ms - 2 * hours * 3_600_000), "rank_by": "ttft", "limit": "40",
+            "before_ms": str(end_ms - 2 * hours * 3_600_000), "data_from_ms": "0",
+            "rank_by": "ttft", "limit": "40",
             "names": "['gen_ai.operation.name', 'gen_ai.usage.input_tokens']",
             "trace_id": client.command("SELECT lower(hex(sipHash128(toUInt64(999))))"),
             "id": client.command("SELECT concat('chatcmpl-', lower(hex(sipHash64(999, 1))))"),

@@ -25,7 +25,8 @@ _NAMES_OF_A_LINE = 2
 # With more SLOs than this, a page shows only the worst.
 MOST_SLOS = 12
 
-_BY_URGENCY = ("firing", "pending", "stale", "unknown", "no_data", "ok")
+# If only some are stale, they were taken out of the file: those in force come first.
+_BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok", "stale")
 
 
 def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:

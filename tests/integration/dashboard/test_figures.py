@@ -201,6 +201,42 @@ def test_as_many_cohorts_are_counted_as_there_are(client: Any) -> None:
         assert (len(rows), rows[0]["num_cohorts"]) == (400, 401), name
 
 
+def test_many_cohorts_with_full_digests_are_counted_in_little_memory(client: Any) -> None:
+    client.command(
+        "INSERT INTO requests (time, model, tenant, status, ttft_s) SELECT"
+        f" toDateTime64({NOW // S - 60}, 9, 'UTC'), 'm', toString(number % 1500), 'ok',"
+        " number FROM numbers(600000)"
+    )
+    sent = {
+        **FILTERED, "measure": "ttft", "definition": "ours", "one_in": 1, "column": "ttft_s",
+        "dimension": "tenant",
+    }  # fmt: skip
+    found = client.query(
+        read_query(query("latency_cohorts_1m")), sent, settings={"max_memory_usage": 100_000_000}
+    )
+    assert {row["num_requests"] for row in found.named_results()} == {400}
+
+
+def test_the_data_starts_with_the_hour_rollup_if_that_is_kept_longest(client: Any) -> None:
+    def first_ms() -> int | None:
+        (row,) = read(client, "first_request")
+        return row["first_ms"]
+
+    assert first_ms() is None
+    old_s, new_s = (NOW // S - age_h * 3600 for age_h in (50, 2))
+    insert(client, {"end_ns": old_s * S})
+    found = first_ms()
+    assert found is not None
+    assert old_s - 120 < found // 1000 <= old_s
+    client.command("TRUNCATE TABLE requests_1m")
+    insert(client, {"end_ns": new_s * S})
+    assert first_ms() == found // 3_600_000 * 3_600_000
+    client.command("TRUNCATE TABLE requests_1h")
+    found = first_ms()
+    assert found is not None
+    assert new_s - 120 < found // 1000 <= new_s
+
+
 @pytest.mark.parametrize(
     ("ages_s", "state"),
     [

@@ -167,7 +167,8 @@ def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -
             "run, with --slos?"
         )
     names = _listed([row["slo"] for row in failing])
-    return f"{num_met} of {len(slos)} SLOs met, none firing, but {names} cannot be evaluated"
+    # Their alerts stay as they were, so that some may be firing.
+    return f"{num_met} of {len(slos)} SLOs met, but {names} cannot be evaluated"
 
 
 def worst_firing(slos: Sequence[Row]) -> str:

@@ -1,11 +1,12 @@
 -- One latency measure by cohort over a long range of whole minutes, from the minute rollup.
 -- The rollup stores each measure's quantiles in its own column; `column` selects one. Only requests that have
--- the measure are counted: a digest holds its number of values as the weights of its centroids, each a pair
--- of 4-byte floats behind a flag and a length of 1 or 2 bytes.
+-- the measure are counted: a digest holds its number of values as the weights of its centroids. Its bytes are
+-- a flag, then, unless it is empty, what the state of groupArray has: a length and 8 bytes for each, of which
+-- the upper 4 are the weight.
 WITH
     quantilesTDigestMergeState(0.5, 0.95, 0.99)({column:Identifier}) AS digest,
     CAST(digest, 'String') AS bytes,
-    2 + (length(bytes) - 1) % 8 AS begin
+    CAST(if(length(bytes) > 1, substring(bytes, 2), '\0'), 'AggregateFunction(groupArray, UInt64)') AS centroids
 SELECT
     multiIf(
         {dimension:String} = 'model', toString(model),
@@ -17,8 +18,8 @@ SELECT
                 concat(prompt_name, '@', if(prompt_version = '', '?', prompt_version))),
         ''
     ) AS cohort,
-    arraySum(i -> reinterpretAsFloat32(substring(bytes, begin + 8 * i + 4, 4)),
-        range(intDiv(length(bytes) - 1, 8))) AS num_requests,
+    arraySum(centroid -> reinterpretAsFloat32(toUInt32(bitShiftRight(centroid, 32))),
+        finalizeAggregation(centroids)) AS num_requests,
     finalizeAggregation(digest) AS found,
     found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s,
     toUnixTimestamp(max(r.minute)) * 1000 AS newest_ms,

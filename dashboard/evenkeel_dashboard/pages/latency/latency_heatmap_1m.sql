@@ -4,7 +4,7 @@
 -- levels are read by casting its bytes. Their number of requests is read as in latency_cohorts_1m.sql.
 WITH
     CAST(digest, 'String') AS bytes,
-    2 + (length(bytes) - 1) % 8 AS begin
+    CAST(if(length(bytes) > 1, substring(bytes, 2), '\0'), 'AggregateFunction(groupArray, UInt64)') AS centroids
 SELECT
     bucket,
     toInt32(floor(log10(greatest(value, 1e-6)) * 10)) AS bin,
@@ -13,8 +13,8 @@ FROM
 (
     SELECT
         bucket,
-        arraySum(i -> reinterpretAsFloat32(substring(bytes, begin + 8 * i + 4, 4)),
-            range(intDiv(length(bytes) - 1, 8))) AS in_step,
+        arraySum(centroid -> reinterpretAsFloat32(toUInt32(bitShiftRight(centroid, 32))),
+            finalizeAggregation(centroids)) AS in_step,
         finalizeAggregation(CAST(bytes, 'AggregateFunction(quantilesTDigest(
                 0.005, 0.015, 0.025, 0.035, 0.045, 0.055, 0.065, 0.075, 0.085, 0.095, 0.105, 0.115,
                 0.125, 0.135, 0.145, 0.155, 0.165, 0.175, 0.185, 0.195, 0.205, 0.215, 0.225, 0.235,

@@ -346,6 +346,8 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
     if row["state"] == "unknown":
         why = "the alert SloEvaluationFailed says why"
         return StateSummary(level, f"{name} cannot be evaluated: {why}", look)
+    if left is None and row["state"] == "stale":
+        return StateSummary(level, f"{name}: {state}", look)
     if left is None:
         return StateSummary(level, f"{name} has no requests to judge in its period", look)
     counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"

@@ -98,7 +98,7 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
         pytest.param(
             [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
             "unknown",
-            "1 of 2 SLOs met, none firing, but chat-e2e cannot be evaluated",
+            "1 of 2 SLOs met, but chat-e2e cannot be evaluated",
             id="one cannot be judged",
         ),
         pytest.param(
@@ -281,6 +281,8 @@ def test_of_many_slos_the_worst_are_shown() -> None:
         "ok-0", "page", "ticket", "none", "ok-29", "ok-28",
     ]  # fmt: skip
     assert (len(shown), num_more) == (12, 21)
+    removed = [row(f"removed-{i}", "stale", 0.1) for i in range(20)]
+    assert worst_slos([*removed, *many], "ok-0") == (shown, num_more + 20)
 
 
 def test_slos_that_share_a_limit_are_one_line_and_those_of_other_requests_none() -> None:

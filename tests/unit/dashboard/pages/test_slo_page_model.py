@@ -285,6 +285,12 @@ def evaluated(**fields: object) -> dict[str, object]:
             id="no longer evaluated",
         ),
         pytest.param(
+            evaluated(state="stale", time_ms=1_795_560_000_000, budget_left_ratio=None, total=0),
+            "unknown",
+            "s: not evaluated since 2026-11-24 22:40:00 UTC",
+            id="no longer evaluated, without a budget",
+        ),
+        pytest.param(
             evaluated(state="unknown", budget_left_ratio=None, good=0, total=0),
             "unknown",
             "s cannot be evaluated: the alert SloEvaluationFailed says why",
