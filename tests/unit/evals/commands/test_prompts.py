@@ -40,8 +40,10 @@ def report(
     folder.mkdir(exist_ok=True)
     run = {"run_id": run_id, "exit_code": code, "headline": "as measured", "verdict": verdict}
     texts = {"baseline": {"content_hash": hash_of(a)}, "candidate": {"content_hash": hash_of(b)}}
+    side = {"model": "m", "sampling": {"temperature": 0.0}, "serve": None}
+    manifest = {"run_id": "r1", "prompts": texts, "sides": {"baseline": side, "candidate": side}}
     (folder / "run.json").write_text(json.dumps(run))
-    (folder / "manifest.json").write_text(json.dumps({"run_id": "r1", "prompts": texts}))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return str(folder)
 
 
