@@ -118,8 +118,7 @@ def promote(registry: PromptRegistry, wanted: Promotion, now_ns: int) -> LabelMo
 
     Raises:
         ConfigurationError: If promotion is frozen, the run had other texts or compared more than
-            the texts, or there is neither a
-            run nor a reason.
+            the texts, or there is neither a run nor a reason.
         RegressionError: If the run regressed.
         CannotMeasureError: If the run was inconclusive.
     """

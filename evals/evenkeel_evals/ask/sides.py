@@ -87,7 +87,7 @@ def other_changes(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> 
     Names and addresses of servers do not count. "" if the prompt is all that differs.
     """
     changed = ("model", "sampling", "serve")
-    return ", ".join(name for name in changed if baseline[name] != candidate[name])
+    return ", ".join(name for name in changed if baseline.get(name) != candidate.get(name))
 
 
 class _Prompt(BaseModel):

@@ -73,11 +73,12 @@ def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
 
 @pytest.fixture
 def earlier_runs(platform: Platform) -> None:
-    """Three runs with passing gates: one passed, one broke items, one has another prompt text."""
-    for run_id, verdict, candidate in (
-        ("passed", "no worse", digest(NEW_PROMPT)),
-        ("broken", "regressed", digest(NEW_PROMPT)),
-        ("other", "no worse", "0123456789ab"),
+    """Runs with passing gates: one passed; the others broke items, or compared something else."""
+    for run_id, verdict, candidate, others in (
+        ("passed", "no worse", digest(NEW_PROMPT), ""),
+        ("broken", "regressed", digest(NEW_PROMPT), ""),
+        ("other", "no worse", "0123456789ab", ""),
+        ("more", "no worse", digest(NEW_PROMPT), "model"),
     ):
         attributes = {
             spans.EVAL_RUN_ID: run_id,
@@ -87,6 +88,7 @@ def earlier_runs(platform: Platform) -> None:
             spans.EVAL_RUN_VERDICT: verdict,
             spans.EVAL_BASELINE_TEXT: digest(OLD_PROMPT),
             spans.EVAL_CANDIDATE_TEXT: candidate,
+            spans.EVAL_OTHER_CHANGES: others,
         }
         at_ns = (platform.from_ms - 60_000) * 10**6
         body = trace_request(1, attributes, spans.SPAN_EVALUATION_RUN, start_ns=at_ns)
@@ -97,7 +99,7 @@ def earlier_runs(platform: Platform) -> None:
         )
         assert response.status_code == 200, response.text
     store = Store(platform.query_url)
-    known = {"passed", "broken", "other"}
+    known = {"passed", "broken", "other", "more"}
     wait_until(
         lambda: known <= {row["run_id"] for row in store.rows(query("eval_runs"), {"run_id": ""})}
     )

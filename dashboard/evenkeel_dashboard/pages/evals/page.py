@@ -84,7 +84,7 @@ def _show_verdict(run: Row, gates: list[Row]) -> None:
         f'<div class="ek-row ek-request"><div class="ek-headline">'
         f"{escape(ship_sentence(verdict, run['sides'], gates))}</div>"
         f"{markup.badge(verdict, level)}</div>"
-        f'<div class="ek-reason">{escape(_next_step(verdict))}</div>'
+        f'<div class="ek-reason">{escape(_next_step(verdict, judged.other_changes))}</div>'
         f'<div class="ek-reason">{escape(sides)} · {escape(run["dataset"] or "no dataset")}, '
         f"{wording.count(run['num_items'])} items · {wording.moment_ms(run['started_ms'])} · "
         f"run {escape(run['run_id'])}</div>"
@@ -103,12 +103,14 @@ def _show_run(run: Row, gates: list[Row]) -> None:
     _show_split(reading.rows(_HERE / "eval_latency_split.sql", {"run_id": run["run_id"]}))
 
 
-def _next_step(verdict: str) -> str:
+def _next_step(verdict: str, other_changes: str) -> str:
     """Return what to look at below, or to do next."""
     if verdict == "regressed":
         return "What would help: read the answers that got worse below, and try another version."
     if verdict == "inconclusive":
         return "What would help: more items, or more repeats of each (evenkeel eval plan)."
+    if verdict in LEVELS and other_changes:
+        return f"It promotes no prompt: its sides also differ in {other_changes}."
     if verdict in LEVELS:
         return "Promote it below under Labels, if its answers read as you want them."
     return "Give the run a gate (--gate) for a verdict."

@@ -190,12 +190,12 @@ def _show_difference(prompt: Row, current: str | None, version: str) -> None:
 
 
 def _is_proof(run: Row, version: str | None, current: str | None) -> bool:
-    """Whether a passing run compared this version with the one in use, as `promote` requires."""
+    """Whether a run passed that compared just this text and the one in use, as `promote` asks."""
     judged = read_stored_run(run["run_id"], run)
     is_of_both = (
         version is not None and judged.candidate == version and current in (None, judged.baseline)
     )
-    return judged.is_passed and is_of_both
+    return judged.is_passed and is_of_both and not judged.other_changes
 
 
 def _show_rollback(registry: list[Row]) -> None:
