@@ -1,8 +1,8 @@
 -- Mean score of each live evaluation, weighted by 1 / sampling probability; unscored rows count
--- for nothing.
+-- for nothing. One that a tenant's token sent is named with its tenant.
 SELECT
     $__timeInterval(time) AS time,
-    monitor,
+    concat(live_evaluations.monitor, if(sender = '', '', concat(' (', sender, ')'))) AS monitor,
     sumIf(score / probability, isNotNull(score)) / nullIf(sumIf(1 / probability, isNotNull(score)), 0)
         AS mean_score
 FROM evenkeel.live_evaluations

@@ -23,6 +23,7 @@ FROM
         ifNull(model, ''), ifNull(prompt_name, ''), ifNull(prompt_version, ''), toString(scorer)
     FROM live_evaluations
     WHERE startsWith({dataset:String}, 'live:')
+        AND sender = ''
         AND label IN ('right', 'wrong')
         AND probability > 0
         AND time >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')

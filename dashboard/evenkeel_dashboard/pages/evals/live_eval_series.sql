@@ -1,9 +1,9 @@
 -- Weighted sums of a live evaluation's scores per interval, to estimate the share of all requests
 -- answered right: each sampled request has weight 1 / its probability. `weight_squared` gives the
--- effective number of answers.
+-- effective number of answers. One that a tenant's token sent is named with its tenant.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
-    monitor,
+    concat(live_evaluations.monitor, if(sender = '', '', concat(' (', sender, ')'))) AS monitor,
     scorer,
     countIf(label != 'unscored') AS num_scored,
     countIf(label = 'unscored') AS num_unscored,

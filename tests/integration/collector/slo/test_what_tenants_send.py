@@ -103,6 +103,33 @@ def test_a_tenant_cannot_spend_the_budget_of_evaluations(client: Any, tmp_path: 
     assert (counts.total, counts.bad) == (1, 0)
 
 
+def live_evaluation(label: str, resource: dict[str, str]) -> list[Any]:
+    attributes = {
+        "evenkeel.live.monitor": "support",
+        "gen_ai.evaluation.name": "exact",
+        "evenkeel.live.probability": "1",
+        "gen_ai.evaluation.score.label": label,
+        # The tenant of the request that was evaluated.
+        "evenkeel.tenant": "acme",
+    }
+    return [to_datetime(NOW - S), "evenkeel.evaluation.live", resource, attributes]
+
+
+def test_a_tenant_cannot_forge_what_a_live_evaluation_found(client: Any, tmp_path: Path) -> None:
+    rows = [live_evaluation("right", {}), *[live_evaluation("wrong", ACME)] * 9]
+    columns = ["Timestamp", "SpanName", "ResourceAttributes", "SpanAttributes"]
+    client.insert("spans", rows, column_names=columns)
+    slos = slo_text() + EVALS.replace("dataset: support", "dataset: 'live:support'")
+    counts = counting_evaluator(client, tmp_path, slos).cycle(NOW)["answers"].counts
+    assert (counts.total, counts.bad) == (1, 0)
+    bounds = {"from_ms": (NOW - 60 * S) // 10**6, "to_ms": NOW // 10**6, "step_s": 60}
+    series = client.query(query("live_eval_series").read_text(), parameters=bounds).named_results()
+    assert {row["monitor"]: row["num_scored"] for row in series} == {
+        "support": 1,
+        "support (acme)": 9,
+    }
+
+
 def test_a_tenant_cannot_hide_that_the_response_cache_is_wrong(client: Any) -> None:
     compared = {"evenkeel.cache.similarity": "0.95", "evenkeel.response_cache": "replay"}
     wrong, same = ({**compared, "evenkeel.cache.verdict": each} for each in ("different", "same"))
