@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_runtime.adapter.request_limits import apply_limits
@@ -12,6 +13,12 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun
 
 if TYPE_CHECKING:
     from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+
+logger = logging.getLogger(__name__)
+
+# Calls of the workers that leave the weights as they are; any other may change them, since vLLM
+# takes extensions of its workers with methods of any name.
+_READING_CALLS = ("get_", "is_", "list_", "check_", "init_", "shutdown_", "checkpoint_", "profile")
 
 
 class ObservedEngine:
@@ -41,6 +48,8 @@ class ObservedEngine:
         self.cache = cache
         self.admits_at_engine = control is not None
         self.is_stopping = False
+        if cache is not None:
+            _watch_weights(engine, cache.record_weight_change)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -108,3 +117,21 @@ class ObservedEngine:
         """Stop the real client."""
         self.is_stopping = True
         self._engine.shutdown(timeout=timeout)
+
+
+def _watch_weights(engine: Any, record_change: Callable[[], None]) -> None:
+    """Call `record_change` around each call of the workers that may change the weights."""
+    call = engine.collective_rpc
+
+    async def observed(method: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(method, str) and method.startswith(_READING_CALLS):
+            return await call(method, *args, **options)
+        logger.info("%s may change the weights: no cached answer so far is used again", method)
+        record_change()
+        try:
+            return await call(method, *args, **options)
+        finally:
+            # An answer of the meantime is of neither.
+            record_change()
+
+    engine.collective_rpc = observed

@@ -100,6 +100,15 @@ class Controls:
         for name, reason in self.file.discarded.items():
             self._audit.write("evidence_discarded", file=name, reason=reason)
 
+    def start_over(self, model: str) -> None:
+        """Discard all evidence: other weights answer from now on.
+
+        Raises:
+            OSError: If the embedding model's files cannot be read.
+        """
+        self._by_route.clear()
+        self.load(model)
+
     def save(self) -> None:
         """Write the evidence, if it is kept; errors are counted and logged once."""
         self._saved_at_s = self._clock()

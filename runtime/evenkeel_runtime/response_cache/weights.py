@@ -29,8 +29,13 @@ class Weights:
     """
 
     def __init__(self, engine: Any) -> None:
-        self.model = describe_model(engine)
+        self.model = self._loaded = describe_model(engine)
         self._adapters: dict[str, tuple[Any, str]] = {}
+
+    def change(self) -> None:
+        """Take all weights for others that no file describes."""
+        self.model = f"{self._loaded}|{uuid4().hex}"
+        self._adapters.clear()
 
     def describe(self, adapter: Any) -> str:
         """Return what identifies the weights of a request.
@@ -60,7 +65,14 @@ def describe_model(engine: Any) -> str:
             parts.append(files)
     # Of a model from a hub; a revision such as `main` moves.
     commit = getattr(getattr(config, "hf_config", None), "_commit_hash", None)
-    return "|".join(map(str, [*parts, *([commit] if commit else [])]))
+    parts += [commit] if commit else []
+    # Flags with which the same weights answer otherwise.
+    parts += [
+        f"{name}={value}"
+        for name in ("hf_overrides", "logits_processors")
+        if (value := getattr(config, name, None))
+    ]
+    return "|".join(map(str, parts))
 
 
 def hash_files(path: Path) -> str | None:

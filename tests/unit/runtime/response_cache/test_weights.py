@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,28 @@ async def test_a_template_that_says_another_day_has_other_answers(mode: HitMode)
     seen = [seen.response_cache for seen in server.notebook.seen]
     assert seen == ["miss", "exact", "draft"] * 2
     await server.cache.close()
+
+
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT])
+async def test_weights_that_were_changed_while_serving_answer_themselves(mode: HitMode) -> None:
+    server = open_server(mode)
+    for _ in range(2):
+        await server.ask("How do I return an item?")
+        await server.settle()
+        await server.ask("How do I return an item?")
+        await server.ask("Please, how can I return the items?")
+        await server.settle()
+        server.engine.record_weight_change()
+        assert not server.cache.controls.items()
+    seen = [seen.response_cache for seen in server.notebook.seen]
+    assert seen == ["miss", "exact", "draft"] * 2
+    await server.cache.close()
+
+
+def test_flags_with_which_the_same_weights_answer_otherwise_are_another_model() -> None:
+    described = {describe_model(engine("org/model"))}
+    for name, value in [("hf_overrides", {"rope_theta": 1}), ("logits_processors", ["a:B"])]:
+        flagged: Any = engine("org/model")
+        setattr(flagged.model_config, name, value)
+        described.add(describe_model(flagged))
+    assert len(described) == 3

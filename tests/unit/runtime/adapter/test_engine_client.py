@@ -1,0 +1,58 @@
+"""The engine client's own part: what may change the weights is noticed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evenkeel_runtime.adapter.engine_client import ObservedEngine
+
+HOOK: Any = SimpleNamespace()
+
+
+class Engine:
+    """A client like vLLM's: its calls of the workers all pass one method."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    async def collective_rpc(self, method: str, kwargs: dict[str, Any] | None = None) -> str:
+        self.called.append(method)
+        return "done"
+
+    async def update_weights(self, request: object) -> None:
+        await self.collective_rpc("update_weights", kwargs={"update_info": request})
+
+
+@pytest.mark.parametrize(
+    ("method", "is_change"),
+    [
+        ("update_weights", True),
+        ("reload_weights", True),
+        ("a_method_of_an_extension", True),
+        ("get_model_inspection", False),
+        ("init_weight_transfer_engine", False),
+    ],
+)
+async def test_a_call_of_the_workers_that_may_change_the_weights(
+    method: str, is_change: bool
+) -> None:
+    changes: list[str] = []
+    engine: Any = Engine()
+    cache: Any = SimpleNamespace(record_weight_change=lambda: changes.append(method))
+    client: Any = ObservedEngine(engine, HOOK, None, cache)
+    assert await client.collective_rpc(method) == "done"
+    # Before the call, and after it: an answer of the meantime may be of either weights.
+    assert changes == [method] * (2 * is_change)
+    assert engine.called == [method]
+
+
+async def test_a_change_through_vllms_own_method() -> None:
+    changes: list[int] = []
+    engine: Any = Engine()
+    cache: Any = SimpleNamespace(record_weight_change=lambda: changes.append(1))
+    client: Any = ObservedEngine(engine, HOOK, None, cache)
+    await client.update_weights("info")
+    assert changes and engine.called == ["update_weights"]
