@@ -23,6 +23,8 @@ SPAN_DECODE = "evenkeel.decode"
 # Engine steps, about one span per second: `engine_steps` has one row per run of steps.
 SPAN_ENGINE_STEPS = "evenkeel.engine.steps"
 SPAN_CANARY = "evenkeel.speculation.canary"
+# The model's own answer to a request that the response cache answered: work, but no request.
+SPAN_CACHE_REPLAY = "evenkeel.cache.replay"
 SPAN_EVALUATION = "evenkeel.evaluation"
 SPAN_EVALUATION_RUN = "evenkeel.evaluation.run"
 SPAN_CONTROL = "evenkeel.control"

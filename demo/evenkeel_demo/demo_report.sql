@@ -36,4 +36,3 @@ SELECT
     (SELECT count() FROM spans WHERE Timestamp >= {since:DateTime64(9)}) AS spans_stored
 FROM requests
 WHERE time >= {since:DateTime64(9)} AND ifNull(route, '') != 'eval'
-    AND ifNull(response_cache, '') != 'replay'

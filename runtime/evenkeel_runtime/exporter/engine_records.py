@@ -65,7 +65,7 @@ def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineReco
 
 
 def _charged(record: EngineRecord | None) -> EngineRecord | None:
-    """Return the record of a request, None if its work is nobody's: a replay of the canary."""
+    """Return the record of a request, None if its work is nobody's: our own replays."""
     return None if record is not None and record.tenant == NO_TENANT else record
 
 

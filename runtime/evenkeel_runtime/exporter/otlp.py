@@ -23,10 +23,12 @@ from evenkeel.spans import (
     REQUEST_ID,
     SCOPE_NAME,
     SPAN_CACHE,
+    SPAN_CACHE_REPLAY,
     SPAN_CANARY,
     SPAN_COMPRESSION,
     SPAN_GATE,
     SPAN_PROMPT,
+    STATUS,
     AttributeValue,
     Status,
 )
@@ -78,6 +80,8 @@ def build_request(
     for message in batch:
         if isinstance(message, CanaryResult):
             _add_canary(scope_spans, message, new_id)
+        elif message.seen.is_replay:
+            _add_replay(scope_spans, message)
         else:
             _add_spans(scope_spans, message, new_id)
     return request
@@ -134,6 +138,24 @@ def _hook_times(seen: Observation) -> list[tuple[str, int, int]]:
             end_ns = min(start_ns + round(seen.holds[cause] * 1e9), seen.end_ns)
             found.append((name, start_ns, end_ns))
     return sorted(found, key=lambda hook: hook[1])
+
+
+def _add_replay(scope_spans: Any, request: FinishedRequest) -> None:
+    """Add a replay of a cached answer; without a status, readers do not take it for a request."""
+    seen = request.seen
+    span = scope_spans.spans.add()
+    span.trace_id = request.trace_id
+    span.span_id = request.span_id
+    span.name = SPAN_CACHE_REPLAY
+    span.kind = _KIND_INTERNAL
+    span.start_time_unix_nano = seen.arrival_unix_ns
+    span.end_time_unix_nano = seen.arrival_unix_ns + seen.end_ns - seen.arrival_ns
+    attributes = seen.to_attributes()
+    del attributes[STATUS]
+    set_attributes(span, attributes)
+    if seen.status is not Status.OK:
+        span.status.code = _STATUS_ERROR
+        span.status.message = seen.error_type or ""
 
 
 def _add_canary(scope_spans: Any, canary: CanaryResult, new_id: NewId) -> None:

@@ -205,13 +205,16 @@ class Exporter:
                 batch.append(FinishedRequest.begin(message))
             elif message is not None:
                 batch.append(message)
-        requests = [message for message in batch if isinstance(message, FinishedRequest)]
+        runs = [message for message in batch if isinstance(message, FinishedRequest)]
+        requests = [run for run in runs if not run.seen.is_replay]
         if self._explainer is not None:
             self._explainer.explain(requests)
-        for request in requests:
-            self._sessions.find(request.seen)
-            request.complete(self._config.max_emissions, self._config.setup, self._config.marks)
-            if self._explainer is not None:
+        for run in runs:
+            if not run.seen.is_replay:
+                self._sessions.find(run.seen)
+            run.complete(self._config.max_emissions, self._config.setup, self._config.marks)
+        if self._explainer is not None:
+            for request in requests:
                 self._explainer.keep(request)
         body = build_request(batch, self._config.target.resource)
         return _Batch(

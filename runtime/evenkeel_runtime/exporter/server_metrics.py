@@ -17,7 +17,6 @@ from evenkeel_runtime.wire.snapshot import ServerHistogram
 # no longer names; all others are counted under OTHER.
 MAX_SERIES = 32
 MAX_NAME = 100
-_REPLAY = "replay"
 
 _Key = tuple[str, str, str, str]
 
@@ -30,9 +29,7 @@ class ServerMetrics:
         self._num_series = dict.fromkeys(SERVER_METRIC_BOUNDS_S, 0)
 
     def add(self, seen: Observation) -> None:
-        """Count one complete request; our own replays are no requests."""
-        if seen.response_cache == _REPLAY:
-            return
+        """Count one complete request."""
         self._count(SERVER_DURATION, seen, seen.e2e_s, _error_type(seen))
         if seen.status is Status.OK:
             self._count(SERVER_TIME_TO_FIRST_TOKEN, seen, seen.ttft_s)

@@ -280,9 +280,9 @@ class RequestHook:
 def name_tenant(run: EngineRun) -> None:
     """Say in the engine's parameters whose request it is.
 
-    The engine drafts only from past answers of this tenant, and no tenant pays for our own replays.
-    A tenant that cannot be read is one of its own in each request. Callers may send any parameters
-    (`vllm_xargs`): a tenant in them is discarded.
+    The engine drafts only from past answers of this tenant, and charges it. A tenant that cannot be
+    read is one of its own in each request. Callers may send any parameters (`vllm_xargs`): a tenant
+    in them is discarded.
     """
     if not hasattr(run.params, "extra_args"):
         return

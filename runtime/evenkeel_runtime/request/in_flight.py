@@ -14,6 +14,7 @@ from evenkeel_runtime.wire.in_flight import (
     ModelInFlight,
     SharedInFlight,
 )
+from evenkeel_runtime.wire.observation import REPLAY
 
 if TYPE_CHECKING:
     from evenkeel_runtime.request.trace import EngineRun, EngineTimes
@@ -83,7 +84,9 @@ class InFlightWatch:
         with self._lock:
             found = {model: ModelInFlight() for model in self._models}
             for run in self._find_runs():
-                if run.end_ns is None and not run.is_at_gate:
+                # A replay that waits until the engine is idle has not stalled.
+                is_replay = run.response_cache == REPLAY
+                if run.end_ns is None and not run.is_at_gate and not is_replay:
                     of_model = found.setdefault(self._name(run.model), ModelInFlight())
                     self._add(of_model, run, now_ns)
         return InFlight(now_ns, found)

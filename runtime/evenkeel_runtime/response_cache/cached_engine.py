@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from evenkeel import spans
-from evenkeel_runtime.request.hook import RequestHook, enter_engine, name_tenant
+from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
@@ -43,6 +43,8 @@ from evenkeel_runtime.response_cache.verified import draft_answers, record_verif
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
 from evenkeel_runtime.response_cache.weights import Weights
 from evenkeel_runtime.wire.cause import Cause
+from evenkeel_runtime.wire.drafts import NO_TENANT, TENANT_KEY
+from evenkeel_runtime.wire.observation import REPLAY
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +99,14 @@ class CachedEngine:
         if self._follower is None:
             upkeep = follow(self.cache, self._file, self._record_error)
             self._follower = asyncio.get_running_loop().create_task(upkeep)
+
+    def record_weight_change(self) -> None:
+        """Serve no answer, and trust no evidence, of the weights so far."""
+        self._weights.change()
+        try:
+            self.cache.controls.start_over(self._weights.model)
+        except OSError as error:
+            self._record_error(error)
 
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
@@ -316,8 +326,9 @@ class CachedEngine:
         run = self._hook.start_run(replay.request_id, replay.params)
         run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
         run.request.is_over = True
-        name_tenant(run)
-        run.response_cache = "replay"
+        # No tenant pays for it.
+        run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: NO_TENANT}
+        run.response_cache = REPLAY
         run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):

@@ -16,8 +16,6 @@ from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
 
-# The SLO class under which replays are recorded.
-REPLAY_CLASS = "cache-replay"
 _MAX_WAITING = 64
 # A server that is never idle would gather no evidence: after this time a replay runs anyway.
 _MAX_WAIT_S = 30.0
@@ -69,9 +67,7 @@ def make_pending(
         prompt=call.prompt,
         params=vllm_outputs.make_replay(call.params),
         options=options,
-        caller=replace(
-            caller, session_id=None, slo_class=REPLAY_CLASS, parent=None, trace_state=""
-        ),
+        caller=replace(caller, session_id=None, parent=None, trace_state=""),
         can_run_any_time=is_last,
         ratio=ratio,
     )

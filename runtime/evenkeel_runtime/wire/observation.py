@@ -11,6 +11,8 @@ import msgspec
 from evenkeel.request_record import RequestRecord
 from evenkeel_runtime.wire.caller import Caller, TraceParent
 
+# The `response_cache` of a replay.
+REPLAY = "replay"
 # A hook that held a request for less has no span of its own.
 LEAST_HOLD_S = 1e-4
 # Number of leading prompt tokens to compare; more would load the server's event loop.
@@ -100,8 +102,15 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
     accepted_by_step: Sequence[int] | None = None
 
     @property
+    def is_replay(self) -> bool:
+        """Whether it is our own check of a cached answer, which is nobody's request."""
+        return self.response_cache == REPLAY
+
+    @property
     def max_spans(self) -> int:
         """Maximum number of spans: its own, its hooks', and phases' if it reached the engine."""
+        if self.is_replay:
+            return 1
         return (4 if self.reached_engine else 1) + len(self.long_holds)
 
     @property

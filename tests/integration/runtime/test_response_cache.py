@@ -174,8 +174,10 @@ def test_near_hits_are_verified_until_the_evidence_suffices(equipped: EquippedSe
         )
     # Three right verdicts bound the rate below 0.4, at this alpha.
     assert served_as == ["verified"] * 3 + ["semantic"] * 2
-    replay = equipped.served.wait_for_requests(2, evenkeel__response_cache="replay")[0].attributes
-    assert replay["evenkeel.slo_class"] == "cache-replay"
+    # Both served hits were replayed.
+    replayed = equipped.served.receiver.wait_for(lambda s: s.name == "evenkeel.cache.replay", 2)
+    replay = replayed[0].attributes
+    assert "evenkeel.status" not in replay
     assert replay["evenkeel.cache.verdict"] == "same"
     assert replay["evenkeel.cache.similarity"] >= 0.75
     control = equipped.cache()["routes"]["serve"]

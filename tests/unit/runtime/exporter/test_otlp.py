@@ -166,6 +166,20 @@ def test_a_canarys_result_is_a_span_of_no_duration(
     assert span.get("status", {}) == status
 
 
+def test_a_replay_of_a_cached_answer_is_one_span_and_no_request() -> None:
+    cache = {"evenkeel.cache.verdict": "same"}
+    replay = replace(SEEN, tenant="acme", response_cache="replay", cache=cache)
+    (span,) = spans_of(replay)
+    attributes = {pair["key"]: next(iter(pair["value"].values())) for pair in span["attributes"]}
+    assert (span["name"], span["kind"]) == ("evenkeel.cache.replay", "SPAN_KIND_INTERNAL")
+    assert attributes["evenkeel.response_cache"] == "replay"
+    assert attributes["evenkeel.cache.verdict"] == "same"
+    assert attributes["evenkeel.tenant"] == "acme"
+    # The store takes a span with a status for a request.
+    assert "evenkeel.status" not in attributes
+    assert replay.max_spans == 1
+
+
 def test_an_empty_batch_has_no_span() -> None:
     request = build_request([], {})
     assert len(request.resource_spans[0].scope_spans[0].spans) == 0

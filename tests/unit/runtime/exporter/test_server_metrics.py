@@ -87,8 +87,7 @@ def test_only_the_duration_of_what_failed_counts(
     assert (found.metric, found.error_type, found.total) == (SERVER_DURATION, error_type, 0.5)
 
 
-def test_a_replay_of_ours_is_no_request_and_what_was_not_measured_is_not_counted() -> None:
-    assert count(replace(OK, response_cache="replay")).read() == []
+def test_what_was_not_measured_is_not_counted() -> None:
     found = count(replace(OK, tpot_s=None)).read()
     assert {each.metric for each in found} == {SERVER_DURATION, SERVER_TIME_TO_FIRST_TOKEN}
 

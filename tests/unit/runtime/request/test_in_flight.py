@@ -82,8 +82,14 @@ def test_stalls(
     assert sum(found.num_stalled.values()) == stalled
 
 
-def test_requests_at_the_gate_or_over_are_not_in_the_engine(memory: SharedInFlight) -> None:
-    runs = [run(submitted_s=60, is_at_gate=True), run(submitted_s=60, end_ns=NOW)]
+def test_what_waits_outside_is_over_or_ours_is_no_request_in_flight(
+    memory: SharedInFlight,
+) -> None:
+    runs = [
+        run(submitted_s=60, is_at_gate=True),
+        run(submitted_s=60, end_ns=NOW),
+        run(submitted_s=60, response_cache="replay"),
+    ]
     assert watch(memory, runs).read(NOW).models == {}
 
 

@@ -1,4 +1,4 @@
-"""Our own replays are their tenant's requests, and nobody's turn in a conversation."""
+"""Our own replays are nobody's requests, and no turns in a conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from vllm.sampling_params import SamplingParams
 
 from evenkeel_runtime.request.trace import HttpRequest
-from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, EngineCall, make_pending
+from evenkeel_runtime.response_cache.replays import EngineCall, make_pending
 from evenkeel_runtime.wire.caller import Caller, TraceParent
 
 
@@ -19,4 +19,4 @@ def test_a_replay_is_in_no_session_and_no_trace() -> None:
     call = EngineCall(run, "prompt", SamplingParams(), "r-1", {})
     asked: Any = None
     replay = make_pending(SimpleNamespace(), call, asked, asked, 0.5)
-    assert replay.caller == Caller("acme", None, REPLAY_CLASS, "faq", "support", "3")
+    assert replay.caller == Caller("acme", None, "chat", "faq", "support", "3")
