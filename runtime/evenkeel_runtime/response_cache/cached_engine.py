@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from evenkeel import spans
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
+from evenkeel_runtime.request.trace import EngineRun, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
@@ -37,14 +37,18 @@ from evenkeel_runtime.response_cache.near_hit_rule import may_serve
 from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
-from evenkeel_runtime.response_cache.replays import EngineCall, PendingReplay, Replays, make_pending
+from evenkeel_runtime.response_cache.replays import (
+    EngineCall,
+    PendingReplay,
+    Replays,
+    make_pending,
+    start_replay,
+)
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
 from evenkeel_runtime.response_cache.weights import Weights
 from evenkeel_runtime.wire.cause import Cause
-from evenkeel_runtime.wire.drafts import NO_TENANT, TENANT_KEY
-from evenkeel_runtime.wire.observation import REPLAY
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +107,7 @@ class CachedEngine:
     def record_weight_change(self) -> None:
         """Serve no answer, and trust no evidence, of the weights so far."""
         self._weights.change()
-        try:
-            self.cache.controls.start_over(self._weights.model)
-        except OSError as error:
-            self._record_error(error)
+        self.cache.controls.start_over(self._weights.model)
 
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
@@ -322,14 +323,7 @@ class CachedEngine:
 
     async def _replay(self, replay: PendingReplay) -> None:
         """Replay a cached answer's request on the model, and compare."""
-        CURRENT_REQUEST.set(None)  # The worker's context is a copy of an arbitrary request's.
-        run = self._hook.start_run(replay.request_id, replay.params)
-        run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
-        run.request.is_over = True
-        # No tenant pays for it.
-        run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: NO_TENANT}
-        run.response_cache = REPLAY
-        run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
+        run = start_replay(self._hook, replay)
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
                 pass

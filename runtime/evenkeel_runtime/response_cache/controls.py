@@ -101,13 +101,14 @@ class Controls:
             self._audit.write("evidence_discarded", file=name, reason=reason)
 
     def start_over(self, model: str) -> None:
-        """Discard all evidence: other weights answer from now on.
-
-        Raises:
-            OSError: If the embedding model's files cannot be read.
-        """
+        """Discard all evidence: other weights answer from now on."""
         self._by_route.clear()
-        self.load(model)
+        try:
+            self.load(model)
+        except OSError as error:
+            self.file = None
+            self._counts.errors["evidence"] += 1
+            self._unsaved.record(error)
 
     def save(self) -> None:
         """Write the evidence, if it is kept; errors are counted and logged once."""

@@ -10,11 +10,15 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from evenkeel_runtime.request.trace import EngineRun
+from evenkeel import spans
+from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.drafts import NO_TENANT, TENANT_KEY
+from evenkeel_runtime.wire.observation import REPLAY
 
 _MAX_WAITING = 64
 # A server that is never idle would gather no evidence: after this time a replay runs anyway.
@@ -71,6 +75,19 @@ def make_pending(
         can_run_any_time=is_last,
         ratio=ratio,
     )
+
+
+def start_replay(hook: RequestHook, replay: PendingReplay) -> EngineRun:
+    """Return the run of a replay: nobody's request, for which no tenant pays."""
+    CURRENT_REQUEST.set(None)  # The worker's context is a copy of an arbitrary request's.
+    run = hook.start_run(replay.request_id, replay.params)
+    run.request = HttpRequest(
+        "chat", replay.caller, run.arrival_ns, run.arrival_unix_ns, is_over=True
+    )
+    run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: NO_TENANT}
+    run.response_cache = REPLAY
+    run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
+    return run
 
 
 class Replays:
