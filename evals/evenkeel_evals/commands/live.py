@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
         endpoint = settings.otlp_endpoint.get_secret_value()
         live = LiveRun(config, journal)
         dials = Dials(config, live, _labels(settings), _secret(settings.api_key), args.act)
-        watch = _Watch(config, live, endpoint, args.json, dials)
+        key = None
+        if config.judge is not None:
+            key = settings.judge_key(config.judge.side.url, (settings.url,))
+        watch = _Watch(config, live, endpoint, args.json, dials, key)
         store = Store(url)
         try:
             watch.go(store, args.since, args.once, args.duration)
@@ -77,13 +80,20 @@ class _Watch:
     """Evaluates window after window and prints each result."""
 
     def __init__(
-        self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool, dials: Dials
+        self,
+        config: LiveConfig,
+        live: LiveRun,
+        endpoint: str,
+        is_json: bool,
+        dials: Dials,
+        judge_key: str | None,
     ) -> None:
         self._config = config
         self._live = live
         self._endpoint = endpoint
         self._is_json = is_json
         self._dials = dials
+        self._judge_key = judge_key
         self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
 
     def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
@@ -119,7 +129,9 @@ class _Watch:
         now_ns = time.time_ns()
         budget = self._live.budget(now_ns)
         before = self._live.windows[-1] if self._live.windows else None
-        window = asyncio.run(evaluate(self._config, store, span_ns, budget, now_ns, before))
+        window = asyncio.run(
+            evaluate(self._config, store, span_ns, budget, now_ns, before, self._judge_key)
+        )
         self._live.keep(window)
         estimates = self._live.estimates()
         fresh = [e for e in estimates if e.is_drifting and e.scorer not in self._alerted]
