@@ -30,6 +30,7 @@ QUERIES = Path(__file__).parent / "queries"
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
 DEFAULT_URL = "http://127.0.0.1:8123"
+COLLECTOR_URL = "http://127.0.0.1:4318"
 
 
 @cache
@@ -54,15 +55,15 @@ def is_http_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def check_url(url: str) -> None:
-    """Check that `url` is an HTTP address; the driver would replace others with its default.
+def check_url(url: str, part: str = "store", example: str = DEFAULT_URL) -> None:
+    """Check that the URL of a part is an HTTP address; the driver would use its default for others.
 
     Raises:
         ConfigurationError: If it is not.
     """
     if not is_http_address(url):
         raise ConfigurationError(
-            f"the store's address is {hide_password(url)!r}, expected one such as {DEFAULT_URL}"
+            f"the {part}'s address is {hide_password(url)!r}, expected one such as {example}"
         )
 
 
@@ -98,7 +99,7 @@ class Store:
             )
         except (ClickHouseError, OSError) as error:
             raise StoreError(
-                f"no store answers at {self.shown_url}: {_reason(error)}; "
+                f"no store answers at {self.shown_url}: {read_reason(error)}; "
                 "is `evenkeel collect` running?"
             ) from error
 
@@ -141,17 +142,17 @@ class Store:
         try:
             return self._client.query_df(sql, settings=settings).head(max_rows)
         except (ClickHouseError, OSError) as error:
-            raise StoreError(f"the query was refused: {_reason(error)}") from error
+            raise StoreError(f"the query was refused: {read_reason(error)}") from error
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
     def _refusal(self, query: Path, error: BaseException) -> StoreError:
-        return StoreError(f"query {query.name!r} failed at {self.shown_url}: {_reason(error)}")
+        return StoreError(f"query {query.name!r} failed at {self.shown_url}: {read_reason(error)}")
 
 
-def _reason(error: BaseException) -> str:
+def read_reason(error: BaseException) -> str:
     """Return the operating system's message if there is one, else the first line."""
     seen: BaseException | None = error
     while seen is not None:

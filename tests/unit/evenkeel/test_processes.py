@@ -23,8 +23,9 @@ def test_a_taken_port_is_named() -> None:
 
 
 def test_a_port_beyond_the_last_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="port 99999"):
-        refuse_taken_ports({"runtime": 99999}, "127.0.0.1")
+    for port in (99999, -1):
+        with pytest.raises(ConfigurationError, match=f"port {port} for the runtime: ports go from"):
+            refuse_taken_ports({"runtime": port}, "127.0.0.1")
 
 
 def test_a_part_that_ends_says_its_last_line(tmp_path: Path) -> None:
