@@ -63,7 +63,8 @@ def test_a_command_may_take_unknown_flags() -> None:
             ["do"],
             2,
             "do needs the module 'vllm'; install it with: pip install 'evenkeel[runtime-cpu]', "
-            "in a checkout pip install './runtime[cpu]'",
+            "in a checkout pip install './runtime[cpu]'; "
+            "with a GPU [runtime] or [gpu] instead",
             id="a missing module names the extra",
         ),
         pytest.param(
