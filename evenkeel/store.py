@@ -8,6 +8,7 @@ interpolated into the text.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from evenkeel.errors import ConfigurationError, StoreError, first_line
+from evenkeel.errors import ConfigurationError, StoreError, StoreLoginError, first_line
 from evenkeel.secret_text import hide_password
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ QUERIES = Path(__file__).parent / "queries"
 # Its errors reach the caller as ours: they need not be logged as well.
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
+_LOGIN_REFUSED = re.compile(
+    r"DB::Exception: (.*?)\.? \((?:AUTHENTICATION_FAILED|ACCESS_DENIED|REQUIRED_PASSWORD)\)", re.S
+)
 DEFAULT_URL = "http://127.0.0.1:8123"
 COLLECTOR_URL = "http://127.0.0.1:4318"
 
@@ -77,7 +81,7 @@ class Store:
 
     Raises:
         ConfigurationError: If `url` is not an HTTP address.
-        StoreError: If nothing answers at `url`.
+        StoreError: If nothing answers at `url`, or what answers asks for another login.
     """
 
     def __init__(
@@ -98,6 +102,13 @@ class Store:
                 send_receive_timeout=timeout_s,
             )
         except (ClickHouseError, OSError) as error:
+            refused = _LOGIN_REFUSED.search(str(error))
+            if refused is not None:
+                reason = " ".join(refused[1].split())[:200]
+                raise StoreLoginError(
+                    f"the store at {self.shown_url} asks for a login: {reason}; put user and "
+                    "password into its address (a collector's token is the password, with any user)"
+                ) from error
             raise StoreError(
                 f"no store answers at {self.shown_url}: {read_reason(error)}; "
                 "is `evenkeel collect` running?"
