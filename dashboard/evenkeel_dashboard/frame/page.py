@@ -206,7 +206,7 @@ def show_store_error(error: StoreError) -> None:
     if "no store answers" in str(error) or "onnection refused" in str(error):
         text = (
             f"Nothing answers at {settings.shown_url}. Start the collector, or point the dashboard "
-            "at another store with --query-url. This page retries automatically."
+            "at another store with --store-url. This page retries automatically."
         )
         st.html(markup.hint("The store is not reachable", text, "evenkeel collect"))
         return
