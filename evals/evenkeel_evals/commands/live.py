@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from pydantic import SecretStr
 
-from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.private_files import make_private_folder
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigurationError: If the file or a setting is wrong.
-        StoreError: With --once, if the store does not answer.
+        CannotMeasureError: If the store or the judge does not answer: with --once, or at the end.
     """
     config = load_config(args.config)
     if args.act and not config.dial_backs:
@@ -106,6 +106,7 @@ class _Watch:
         start_ns = time.time_ns() - int(since_s * NS_PER_S)
         from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
         give_up = None if duration_s is None else time.monotonic() + duration_s
+        said = ""
         while True:
             to_ns = from_ns + window_ns
             due_ns = to_ns + int(self._config.settle_s * NS_PER_S)
@@ -116,14 +117,17 @@ class _Watch:
                 continue
             try:
                 self._take(store, (from_ns, to_ns))
-            except StoreError as error:
-                if is_once:
+            except CannotMeasureError as error:
+                if is_once or (give_up is not None and time.monotonic() >= give_up):
                     raise
-                # The window is retried: a store outage must not end the evaluation.
-                print(f"evenkeel: {error}; retrying", file=sys.stderr)
+                # The window is retried: an outage of the store or the judge must not end the
+                # evaluation.
+                if str(error) != said:
+                    said = str(error)
+                    print(f"evenkeel: {said}; retrying", file=sys.stderr)
                 time.sleep(PAUSE_S)
                 continue
-            from_ns = to_ns
+            said, from_ns = "", to_ns
 
     def _take(self, store: Store, span_ns: tuple[int, int]) -> None:
         now_ns = time.time_ns()
