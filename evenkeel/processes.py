@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -49,10 +50,19 @@ def refuse_taken_ports(ports: Mapping[str, int], host: str) -> None:
             try:
                 probe.bind((host, port))
             except OSError as error:
+                advice = listening_advice(
+                    error, "stop what holds it, or shift all ports with --port-offset N"
+                )
                 raise ConfigurationError(
-                    f"port {port} for the {name} is not free on {host} ({error}); "
-                    "stop what holds it, or shift all ports with --port-offset N"
+                    f"port {port} for the {name} is not free on {host} ({error}); {advice}"
                 ) from error
+
+
+def listening_advice(error: OSError, otherwise: str) -> str:
+    """Return what to do about an address that cannot be listened on; `otherwise` if it is taken."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "give an address of this machine with --host"
+    return otherwise
 
 
 class Platform:
