@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3.11)
 BIN := .venv/bin
 # Where the CPU build of torch is found when the configured package index lacks it.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -39,8 +39,12 @@ golden: .venv/.dev-installed
 PARTS := runtime collector dashboard evals demo
 .venv/.runtime-installed: requirements-cpu.lock pyproject.toml $(PARTS:%=%/pyproject.toml)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "evenkeel needs Python 3.11: make PYTHON=/path/to/python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock \
+# Made again if it was interrupted, or if ensurepip was missing.
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and ".venv has another Python than 3.11: remove it")'
+	@echo 'installing into .venv: 4 GB of packages, which takes minutes'
+# What the first attempt has to say, the second repeats, if it still holds with the other index.
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock 2>/dev/null \
 	|| $(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock --extra-index-url $(TORCH_CPU_INDEX)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . $(PARTS:%=--editable ./%)
 	touch $@

@@ -48,6 +48,9 @@ EXTRA_OF_COMMAND = {
 # and take cycles from the core vLLM runs on. OMP_NUM_THREADS is not ours to set: torch, in vLLM's
 # engine process, depends on it and ignores this one.
 BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
+# Every client here and in our child processes heeds it: httpx, urllib, urllib3's ClickHouse, gRPC.
+NO_PROXY_VARIABLE = "no_proxy"
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         commands: The subcommands to choose from; None uses the installed ones.
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
+    _ask_this_machine_directly()
     words = sys.argv[1:] if argv is None else argv
     try:
         with safe_output():
@@ -157,6 +161,16 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
             file=sys.stderr,
         )
         return EXIT_INTERNAL
+
+
+def _ask_this_machine_directly() -> None:
+    """Exempt this machine's own addresses from a proxy in the environment, which has others."""
+    text = os.environ.get(NO_PROXY_VARIABLE) or os.environ.get(NO_PROXY_VARIABLE.upper()) or ""
+    exempt = [name.strip() for name in text.split(",") if name.strip()]
+    # Alone, it stands for every address.
+    if exempt != ["*"]:
+        exempt += [name for name in _THIS_MACHINE if name not in exempt]
+        os.environ[NO_PROXY_VARIABLE] = ",".join(exempt)
 
 
 def _problem_outside(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:

@@ -6,6 +6,7 @@
     │   └── MissingPartError    2   an optional part is not installed
     └── CannotMeasureError      3   the requested value could not be measured
         └── StoreError          3   the store did not answer, or refused the query
+            └── StoreLoginError 3   it answers, and asks for another login
 
 Each message says in one line what failed, the value seen, and what to do.
 """
@@ -46,6 +47,10 @@ class CannotMeasureError(EvenkeelError):
 
 class StoreError(CannotMeasureError):
     """The store could not be reached, or refused a query."""
+
+
+class StoreLoginError(StoreError):
+    """The store answers, but does not accept the user, password or token."""
 
 
 def first_line(

@@ -17,6 +17,8 @@ _IN_A_CHECKOUT = {
     "qdrant": "'.[embeddings]' './runtime[cache,qdrant]'",
     "all": "'./runtime[gpu]' './collector[embedded,grafana]' ./dashboard ./evals ./demo",
 }
+# Both bring the module `vllm`: the one for a CPU must not go over the one for a GPU.
+_ON_A_GPU = {"runtime-cpu": "; with a GPU [runtime] or [gpu] instead"}
 # Extras that only a part has.
 _OF_A_PART = {"qdrant": "evenkeel-runtime[cache,qdrant]"}
 
@@ -25,4 +27,6 @@ def how_to_install(extra: str) -> str:
     """Return the command that installs an extra, and the one for a checkout if it differs."""
     command = f"pip install '{_OF_A_PART.get(extra, f'evenkeel[{extra}]')}'"
     folders = _IN_A_CHECKOUT.get(extra)
-    return command if folders is None else f"{command}, in a checkout pip install {folders}"
+    if folders is not None:
+        command += f", in a checkout pip install {folders}"
+    return command + _ON_A_GPU.get(extra, "")

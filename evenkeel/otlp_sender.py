@@ -134,6 +134,7 @@ def _open_grpc(target: OtlpTarget) -> Send:
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
     parts = urlsplit(target.url)
+    options = [("grpc.enable_http_proxy", int(parts.hostname not in _LOOPBACK))]
     compression = grpc.Compression.Gzip if target.is_compressed else grpc.Compression.NoCompression
     if parts.scheme == "https":
         roots = None
@@ -141,9 +142,9 @@ def _open_grpc(target: OtlpTarget) -> Send:
             with open(target.certificate, "rb") as file:
                 roots = file.read()
         credentials = grpc.ssl_channel_credentials(roots)
-        channel = grpc.secure_channel(parts.netloc, credentials, compression=compression)
+        channel = grpc.secure_channel(parts.netloc, credentials, options, compression)
     else:
-        channel = grpc.insecure_channel(parts.netloc, compression=compression)
+        channel = grpc.insecure_channel(parts.netloc, options, compression)
     export = channel.unary_unary(_GRPC_METHODS[target.signal])
 
     def send(body: bytes, num_spans: int) -> Delivery:

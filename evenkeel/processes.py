@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
@@ -19,6 +20,8 @@ import httpx
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 
+_LAST_PORT = 65_535
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -34,18 +37,32 @@ def refuse_taken_ports(ports: Mapping[str, int], host: str) -> None:
     """Check that every port is free.
 
     Raises:
-        ConfigurationError: If one is taken; names the first.
+        ConfigurationError: If one is taken, or is no port; names the first.
     """
     for name, port in ports.items():
+        if not 0 <= port <= _LAST_PORT:
+            raise ConfigurationError(
+                f"port {port} for the {name}: ports go from 0 to {_LAST_PORT}; choose another "
+                "--port-offset"
+            )
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
-            except (OSError, OverflowError) as error:
+            except OSError as error:
+                advice = listening_advice(
+                    error, "stop what holds it, or shift all ports with --port-offset N"
+                )
                 raise ConfigurationError(
-                    f"port {port} for the {name} is not free on {host} ({error}); "
-                    "stop what holds it, or shift all ports with --port-offset N"
+                    f"port {port} for the {name} is not free on {host} ({error}); {advice}"
                 ) from error
+
+
+def listening_advice(error: OSError, otherwise: str) -> str:
+    """Return what to do about an address that cannot be listened on; `otherwise` if it is taken."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "give an address of this machine with --host"
+    return otherwise
 
 
 class Platform:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
@@ -29,6 +30,10 @@ from evenkeel.toml_file import read_toml
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
 DEFAULT_DATA_DIR = Path("data")
+# Those of all parts, so that a mistyped one is not taken for that of a part which is not installed.
+SECTIONS = (
+    "collector", "dashboard", "demo", "eval", "redaction", "runtime", "speculation", "steps",
+)  # fmt: skip
 # A file that only a collector creates, in its own folder.
 COLLECTOR_MARKER = "collector-id"
 _HANDED_DOWN = "handed_down"
@@ -314,8 +319,19 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
 def _read_section(name: str, path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    section: dict[str, Any] = read_toml(path).get(name, {})
-    return section
+    sections = read_toml(path)
+    known = ", ".join(f"[{section}]" for section in SECTIONS)
+    for section, keys in sections.items():
+        if not isinstance(keys, dict):
+            raise ConfigurationError(
+                f"{path}: {section} = … is outside all sections; put it below one of {known}"
+            )
+        if section not in (*SECTIONS, name):
+            close = get_close_matches(section, SECTIONS, n=1)
+            hint = f"did you mean [{close[0]}]?" if close else f"expected one of {known}"
+            raise ConfigurationError(f"{path}: [{section}] is not a section; {hint}")
+    found: dict[str, Any] = sections.get(name, {})
+    return found
 
 
 def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ interpolated into the text.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from evenkeel.errors import ConfigurationError, StoreError, first_line
+from evenkeel.errors import ConfigurationError, StoreError, StoreLoginError, first_line
 from evenkeel.secret_text import hide_password
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ QUERIES = Path(__file__).parent / "queries"
 # Its errors reach the caller as ours: they need not be logged as well.
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
+_LOGIN_REFUSED = re.compile(
+    r"DB::Exception: (.*?)\.? \((?:AUTHENTICATION_FAILED|ACCESS_DENIED|REQUIRED_PASSWORD)\)", re.S
+)
 DEFAULT_URL = "http://127.0.0.1:8123"
+COLLECTOR_URL = "http://127.0.0.1:4318"
 
 
 @cache
@@ -54,15 +59,15 @@ def is_http_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def check_url(url: str) -> None:
-    """Check that `url` is an HTTP address; the driver would replace others with its default.
+def check_url(url: str, part: str = "store", example: str = DEFAULT_URL) -> None:
+    """Check that the URL of a part is an HTTP address; the driver would use its default for others.
 
     Raises:
         ConfigurationError: If it is not.
     """
     if not is_http_address(url):
         raise ConfigurationError(
-            f"the store's address is {hide_password(url)!r}, expected one such as {DEFAULT_URL}"
+            f"the {part}'s address is {hide_password(url)!r}, expected one such as {example}"
         )
 
 
@@ -76,7 +81,7 @@ class Store:
 
     Raises:
         ConfigurationError: If `url` is not an HTTP address.
-        StoreError: If nothing answers at `url`.
+        StoreError: If nothing answers at `url`, or what answers asks for another login.
     """
 
     def __init__(
@@ -97,8 +102,15 @@ class Store:
                 send_receive_timeout=timeout_s,
             )
         except (ClickHouseError, OSError) as error:
+            refused = _LOGIN_REFUSED.search(str(error))
+            if refused is not None:
+                reason = " ".join(refused[1].split())[:200]
+                raise StoreLoginError(
+                    f"the store at {self.shown_url} asks for a login: {reason}; put user and "
+                    "password into its address (a collector's token is the password, with any user)"
+                ) from error
             raise StoreError(
-                f"no store answers at {self.shown_url}: {_reason(error)}; "
+                f"no store answers at {self.shown_url}: {read_reason(error)}; "
                 "is `evenkeel collect` running?"
             ) from error
 
@@ -141,17 +153,17 @@ class Store:
         try:
             return self._client.query_df(sql, settings=settings).head(max_rows)
         except (ClickHouseError, OSError) as error:
-            raise StoreError(f"the query was refused: {_reason(error)}") from error
+            raise StoreError(f"the query was refused: {read_reason(error)}") from error
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
     def _refusal(self, query: Path, error: BaseException) -> StoreError:
-        return StoreError(f"query {query.name!r} failed at {self.shown_url}: {_reason(error)}")
+        return StoreError(f"query {query.name!r} failed at {self.shown_url}: {read_reason(error)}")
 
 
-def _reason(error: BaseException) -> str:
+def read_reason(error: BaseException) -> str:
     """Return the operating system's message if there is one, else the first line."""
     seen: BaseException | None = error
     while seen is not None:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from evenkeel.cli import Command
 from evenkeel.doctor.scrape_report import run_report
-from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.errors import ConfigurationError, StoreError, StoreLoginError
 from evenkeel.extras import how_to_install
 from evenkeel.landlock import find_gap, why_unavailable
 
@@ -190,6 +190,9 @@ def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
         store = Store(url, timeout_s=_PATIENCE_S)
     except ModuleNotFoundError as error:
         yield CheckResult("store", CheckStatus.OFF, f"without {error.name} it cannot be read")
+        return
+    except StoreLoginError:
+        yield CheckResult("store", CheckStatus.OK, f"{url} answers, and asks for a login")
         return
     except StoreError as error:
         yield CheckResult("store", CheckStatus.OFF, str(error), "it starts with the collector")

@@ -237,9 +237,10 @@ def texts_of_code() -> str:
     return "\n".join(" ".join(text.split()) for text in found if " " in text)
 
 
-# What the Makefile, ClickHouse and pydantic say.
+# What the Makefile, Python, ClickHouse and pydantic say.
 OF_OTHER_CODE = (
-    "evenkeel needs Python 3.11", "Address already in use",
+    "evenkeel needs Python 3.11", ".venv has another Python than 3.11",
+    "ensurepip is not available", "Address already in use",
     "Cannot modify 'x' setting in readonly mode", "collector.http_port from environment: …",
 )  # fmt: skip
 

@@ -34,7 +34,10 @@ class AlertDatabase:
 
     def __init__(self, path: Path, create: bool = True) -> None:
         if not create and not path.exists():
-            raise ConfigurationError(f"{path} does not exist; is this the collector's data folder?")
+            raise ConfigurationError(
+                f"{path} does not exist; give the collector's --data-dir, and start the collector "
+                "with --slos: without SLOs it has no alerts"
+            )
         try:
             # SQLite gives its journal files the same permissions.
             path.touch(mode=FILE_MODE)

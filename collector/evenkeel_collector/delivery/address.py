@@ -1,7 +1,8 @@
 """Keep notifications away from internal addresses: loopback, private, link-local, metadata.
 
 A name is resolved once, every address is checked, and the connection uses a checked address, so
-that a DNS answer that changes in between has no effect. Redirects are not followed.
+that a DNS answer that changes in between has no effect. Redirects are not followed. Behind a proxy
+the name goes to the proxy, which resolves it itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from evenkeel.errors import EvenkeelError
 
@@ -48,6 +50,8 @@ class ResolvedAddress:
 
 # All public IPv6 addresses (RFC 4291); others are special, or obsolete forms of IPv4 addresses.
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
+# Where only a proxy gets out, there may be no name server to wait for.
+_LOOKUP_BEHIND_A_PROXY_S = 2.0
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # Public by its number, but Azure answers it to its own machines only.
 _AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")
@@ -67,10 +71,22 @@ def is_inside(address: str) -> bool:
     return not ip.is_global or ip.is_multicast or ip == _AZURE_PLATFORM
 
 
+def find_proxy(url: str) -> str | None:
+    """Return the environment's proxy for an http(s) address; None if it is reached directly."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{found}" if found and "://" not in found else found
+
+
 async def find_target(
-    url: str, allow_private: bool, threads: Executor | None = None
+    url: str, allow_private: bool, threads: Executor | None = None, has_proxy: bool = False
 ) -> ResolvedAddress:
     """Return the checked address of a receiver; the name is resolved in one of `threads`.
+
+    With a proxy, its name, which need not resolve here.
 
     Raises:
         AddressRefused: If the name does not resolve, or one of its addresses is internal and that
@@ -81,10 +97,13 @@ async def find_target(
     port = parts.port
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.run_in_executor(
+        looked_up = loop.run_in_executor(
             threads, socket.getaddrinfo, host, port or 0, 0, socket.SOCK_STREAM
         )
+        found = await asyncio.wait_for(looked_up, _LOOKUP_BEHIND_A_PROXY_S if has_proxy else None)
     except (OSError, UnicodeError) as error:
+        if has_proxy:
+            return ResolvedAddress(host, host, port)
         raise AddressRefused(f"{host} does not resolve: {error}", is_final=False) from error
     addresses = [str(info[4][0]) for info in found]
     refused = [] if allow_private else [a for a in addresses if is_inside(a)]
@@ -93,5 +112,7 @@ async def find_target(
         raise AddressRefused(
             f"{where} is not a public address; set allowPrivate to allow it", is_final=True
         )
+    if has_proxy:
+        return ResolvedAddress(host, host, port)
     other = next((str(info[4][0]) for info in found if info[0] != found[0][0]), None)
     return ResolvedAddress(addresses[0], host, port, other)

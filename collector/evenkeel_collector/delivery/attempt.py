@@ -18,7 +18,12 @@ import httpx
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, fingerprint
-from evenkeel_collector.delivery.address import AddressRefused, ResolvedAddress, find_target
+from evenkeel_collector.delivery.address import (
+    AddressRefused,
+    ResolvedAddress,
+    find_proxy,
+    find_target,
+)
 from evenkeel_collector.delivery.apprise import AppriseFailed, send_apprise
 from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.payloads import Posting, make_posting
@@ -89,6 +94,15 @@ def _parse_retry_after_s(text: str | None, now: datetime) -> float | None:
     return min(max((moment - now).total_seconds(), 0.0), _LONGEST_WAIT_S)
 
 
+def open_client(timeout_s: float, proxy: str | None = None) -> httpx.AsyncClient:
+    """Return a client that uses this proxy, or none; the environment's is chosen by `find_proxy`.
+
+    httpx would choose by the address, not by the name.
+    """
+    direct = {"http://": None, "https://": None}
+    return httpx.AsyncClient(timeout=timeout_s, proxy=proxy, mounts=direct if proxy is None else {})
+
+
 async def deliver(
     client: httpx.AsyncClient,
     receiver: Receiver,
@@ -140,14 +154,18 @@ async def _attempt(
     if receiver.type is ReceiverType.APPRISE:
         await send_apprise(receiver, notification, address)
         return DeliveryResult(is_delivered=True)
-    target = await find_target(address, receiver.allow_private, threads)
+    proxy = find_proxy(address)
+    target = await find_target(address, receiver.allow_private, threads, proxy is not None)
     if receiver.type is ReceiverType.EMAIL:
         await loop.run_in_executor(threads, send_email, receiver, notification, target, timeout_s)
         return DeliveryResult(is_delivered=True)
     posting = await loop.run_in_executor(
         threads, make_posting, receiver, notification, time.time_ns()
     )
-    return await _post(client, posting, notification, target, timeout_s)
+    if proxy is None:
+        return await _post(client, posting, notification, target, timeout_s)
+    async with await loop.run_in_executor(threads, open_client, timeout_s, proxy) as through:
+        return await _post(through, posting, notification, target, timeout_s)
 
 
 async def _post(
@@ -174,7 +192,7 @@ async def _post(
         connect_s = timeout_s if is_last else timeout_s / 3
         try:
             # Streamed and not read: a response may have any length. The connection uses the checked
-            # address; the certificate is checked for the name.
+            # address (a proxy gets the name); the certificate is checked for the name.
             async with client.stream(
                 "POST",
                 url.copy_with(host=address),
@@ -207,7 +225,7 @@ async def send_test(receivers: Sequence[Receiver]) -> list[TrialResult]:
     Receivers that may open an incident get its end, too; people do not read a second message.
     """
     results = []
-    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with open_client(TIMEOUT_S) as client:
         for receiver in receivers:
             fired_ns = time.time_ns()
             outcome = await deliver(client, receiver, _trial(receiver, fired_ns), TIMEOUT_S)

@@ -20,7 +20,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from evenkeel.slo.receiver import Receiver, ReceiverType, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.delivery.attempt import TIMEOUT_S, DeliveryResult, deliver
+from evenkeel_collector.delivery.attempt import (
+    TIMEOUT_S,
+    DeliveryResult,
+    deliver,
+    open_client,
+)
 from evenkeel_collector.delivery.breaker import Breaker
 
 logger = logging.getLogger(__name__)
@@ -97,7 +102,7 @@ class ReceiverQueue:
         policy = self._context.policy
         threads = ThreadPoolExecutor(_MAX_IN_FLIGHT, f"alerts-{self._name}")
         try:
-            async with httpx.AsyncClient(timeout=policy.timeout_s) as client:
+            async with open_client(policy.timeout_s) as client:
                 while True:
                     try:
                         if self._clock.was_set_back():

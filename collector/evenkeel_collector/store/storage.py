@@ -17,7 +17,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from evenkeel.errors import ConfigurationError, MissingPartError, StoreError, first_line
 from evenkeel.extras import how_to_install
 from evenkeel.secret_text import hide_password
-from evenkeel.store import DATABASE, check_url
+from evenkeel.store import DATABASE, check_url, read_reason
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.log.repeats import SeenBodies, repeats_of
 from evenkeel_collector.log.segment_format import read_bodies
@@ -192,8 +192,10 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         )
     except (ClickHouseError, OSError, StoreError) as error:
         shown = hide_password(url)
-        reason = first_line(error).replace(url, shown)
-        raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
+        reason = read_reason(error).replace(url, shown)
+        raise ConfigurationError(
+            f"no ClickHouse answers at {shown}: {reason}; is it running?"
+        ) from error
     prices = StoredPrices(connect) if schema is None else StoredPrices(connect, schema.render)
     return Storage(connect, None, insert_settings, lambda: None, rollups, gate, prices)
 

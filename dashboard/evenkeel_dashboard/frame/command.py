@@ -34,7 +34,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from evenkeel.settings import load
     from evenkeel.settings_flags import read_flags
-    from evenkeel.store import check_url
+    from evenkeel.store import COLLECTOR_URL, check_url
     from evenkeel_dashboard.frame.configuration import DashboardSettings
     from evenkeel_dashboard.frame.server import check_files, refuse_taken_port, serve
 
@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     settings: DashboardSettings = loaded.settings
     check_url(settings.query_url.get_secret_value())
-    check_url(settings.collector_url)
+    check_url(settings.collector_url, "collector", COLLECTOR_URL)
     check_files(settings)
     refuse_taken_port(settings.host, settings.port)
     return serve(settings)

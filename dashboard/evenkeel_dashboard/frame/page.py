@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import streamlit as st
 
-from evenkeel.errors import StoreError
+from evenkeel.errors import StoreError, StoreLoginError
 from evenkeel_dashboard.draw import markup, wording, zones
 from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
@@ -206,11 +206,14 @@ def show_store_error(error: StoreError) -> None:
     if "no store answers" in str(error) or "onnection refused" in str(error):
         text = (
             f"Nothing answers at {settings.shown_url}. Start the collector, or point the dashboard "
-            "at another store with --query-url. This page retries automatically."
+            "at another store with --store-url. This page retries automatically."
         )
         st.html(markup.hint("The store is not reachable", text, "evenkeel collect"))
         return
-    st.html(markup.hint("The store refused a query", str(error), "evenkeel doctor"))
+    title = "The store refused a query"
+    if isinstance(error, StoreLoginError):
+        title = "The store asks for a login"
+    st.html(markup.hint(title, str(error), "evenkeel doctor"))
 
 
 def now_ms() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.processes import listening_advice
 from evenkeel.settings import write_environment
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.toml_file import read_toml
@@ -37,7 +38,7 @@ def refuse_taken_port(host: str, port: int) -> None:
     except OSError as error:
         raise ConfigurationError(
             f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; "
-            "choose another with --port"
+            f"{listening_advice(error, 'choose another with --port')}"
         ) from error
 
 

@@ -98,8 +98,8 @@ def _deliver(send_batch: Send, url: str, body: bytes, num_spans: int) -> None:
     collector = hide_password(url)
     if delivery.is_unreachable:
         raise CannotMeasureError(
-            f"no collector answers at {collector} ({delivery.reason}); "
-            "start one with: evenkeel collect"
+            f"no collector answers at {collector} ({delivery.reason}); start one with: "
+            "evenkeel collect, and wait until it has printed its addresses"
         )
     if not delivery.is_done:
         raise CannotMeasureError(

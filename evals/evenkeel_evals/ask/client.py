@@ -305,11 +305,18 @@ class ChatClient:
             response.raise_for_status()
             served = [str(model["id"]) for model in response.json()["data"]]
         except httpx.HTTPStatusError as error:
-            raise CannotMeasureError(
-                f"{url}/v1/models answered {error.response.status_code}; is it an OpenAI server?"
-            ) from error
+            code = error.response.status_code
+            advice = (
+                "give its key in EVENKEEL_EVAL_API_KEY, a judge's in EVENKEEL_EVAL_JUDGE_API_KEY"
+                if code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+                else "is it an OpenAI server?"
+            )
+            raise CannotMeasureError(f"{url}/v1/models answered {code}; {advice}") from error
         except httpx.HTTPError as error:
-            raise CannotMeasureError(f"no server answers at {url}: {first_line(error)}") from error
+            raise CannotMeasureError(
+                f"no server answers at {url}: {first_line(error)}; start it and wait until it is "
+                "ready, or correct --url or the side's url"
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise CannotMeasureError(f"{url}/v1/models did not return a list of models") from error
         if wanted is None and served:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
@@ -88,6 +89,13 @@ class EvalSettings(Settings):
         description="bearer token for a judge on a separate server; on a side's server api_key is "
         "used",
     )
+
+    def judge_key(self, judge_url: str, side_urls: Collection[str | None]) -> str | None:
+        """Return the judge's key; one server's key is never sent to another."""
+        secret = self.judge_api_key
+        if secret is None and judge_url in side_urls:
+            secret = self.api_key
+        return None if secret is None else secret.get_secret_value()
 
     def store_address(self, default: str) -> str:
         """Return the store's URL, password included; `default` if it is set to `none`."""

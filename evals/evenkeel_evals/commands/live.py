@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from pydantic import SecretStr
 
-from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.private_files import make_private_folder
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigurationError: If the file or a setting is wrong.
-        StoreError: With --once, if the store does not answer.
+        CannotMeasureError: If the store or the judge does not answer: with --once, or at the end.
     """
     config = load_config(args.config)
     if args.act and not config.dial_backs:
@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
         endpoint = settings.otlp_endpoint.get_secret_value()
         live = LiveRun(config, journal)
         dials = Dials(config, live, _labels(settings), _secret(settings.api_key), args.act)
-        watch = _Watch(config, live, endpoint, args.json, dials)
+        key = None
+        if config.judge is not None:
+            key = settings.judge_key(config.judge.side.url, (settings.url,))
+        watch = _Watch(config, live, endpoint, args.json, dials, key)
         store = Store(url)
         try:
             watch.go(store, args.since, args.once, args.duration)
@@ -77,13 +80,20 @@ class _Watch:
     """Evaluates window after window and prints each result."""
 
     def __init__(
-        self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool, dials: Dials
+        self,
+        config: LiveConfig,
+        live: LiveRun,
+        endpoint: str,
+        is_json: bool,
+        dials: Dials,
+        judge_key: str | None,
     ) -> None:
         self._config = config
         self._live = live
         self._endpoint = endpoint
         self._is_json = is_json
         self._dials = dials
+        self._judge_key = judge_key
         self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
 
     def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
@@ -96,6 +106,7 @@ class _Watch:
         start_ns = time.time_ns() - int(since_s * NS_PER_S)
         from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
         give_up = None if duration_s is None else time.monotonic() + duration_s
+        said = ""
         while True:
             to_ns = from_ns + window_ns
             due_ns = to_ns + int(self._config.settle_s * NS_PER_S)
@@ -106,20 +117,25 @@ class _Watch:
                 continue
             try:
                 self._take(store, (from_ns, to_ns))
-            except StoreError as error:
-                if is_once:
+            except CannotMeasureError as error:
+                if is_once or (give_up is not None and time.monotonic() >= give_up):
                     raise
-                # The window is retried: a store outage must not end the evaluation.
-                print(f"evenkeel: {error}; retrying", file=sys.stderr)
+                # The window is retried: an outage of the store or the judge must not end the
+                # evaluation.
+                if str(error) != said:
+                    said = str(error)
+                    print(f"evenkeel: {said}; retrying", file=sys.stderr)
                 time.sleep(PAUSE_S)
                 continue
-            from_ns = to_ns
+            said, from_ns = "", to_ns
 
     def _take(self, store: Store, span_ns: tuple[int, int]) -> None:
         now_ns = time.time_ns()
         budget = self._live.budget(now_ns)
         before = self._live.windows[-1] if self._live.windows else None
-        window = asyncio.run(evaluate(self._config, store, span_ns, budget, now_ns, before))
+        window = asyncio.run(
+            evaluate(self._config, store, span_ns, budget, now_ns, before, self._judge_key)
+        )
         self._live.keep(window)
         estimates = self._live.estimates()
         fresh = [e for e in estimates if e.is_drifting and e.scorer not in self._alerted]

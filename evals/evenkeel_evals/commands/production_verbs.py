@@ -60,7 +60,7 @@ def add_production_verbs(verbs: Any) -> None:
         help="folder that holds the scored windows",
     )
     dialling = ("collector_url", "collector_token", "prompts_dir", "api_key")
-    add_settings(live, ("store_url", "otlp_endpoint", *dialling))
+    add_settings(live, ("store_url", "otlp_endpoint", "judge_api_key", *dialling))
     live.add_argument(
         "--act",
         action="store_true",

@@ -287,12 +287,9 @@ class Comparison:
         return PatientClient(s.concurrency, s.timeout_s, key, s.retry_s, tell, s.slo_class)
 
     def _judge_client(self, tell: Callable[[str], None]) -> PatientClient:
-        secret = self.settings.judge_api_key
-        known = {side.url for side in self.sides if side.url}
-        if secret is None and self.judge is not None and self.judge.side.url in known:
-            # One server's key must not be sent to another.
-            secret = self.settings.api_key
-        return self._client(secret.get_secret_value() if secret else None, tell)
+        judge_url = self.judge.side.url if self.judge is not None else ""
+        sides = {side.url for side in self.sides if side.url}
+        return self._client(self.settings.judge_key(judge_url, sides), tell)
 
     def _check_tools(self, tell: Callable[[str], None]) -> CheckTools:
         concurrency = self.settings.concurrency

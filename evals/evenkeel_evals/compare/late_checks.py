@@ -188,9 +188,5 @@ def ask_preferences(
 
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
-    """Return a client with the judge's key; it never gets another server's key."""
-    secret = settings.judge_api_key
-    if secret is None and judge.side.url == settings.url:
-        secret = settings.api_key
-    key = secret.get_secret_value() if secret else None
+    key = settings.judge_key(judge.side.url, (settings.url,))
     return ChatClient(settings.concurrency, settings.timeout_s, key, settings.slo_class)

@@ -197,6 +197,7 @@ async def evaluate(
     budget: int,
     now_ns: int,
     before: LiveWindow | None = None,
+    judge_key: str | None = None,
 ) -> LiveWindow:
     """Sample, score and judge one window, and return it.
 
@@ -207,6 +208,7 @@ async def evaluate(
         budget: Number of judge calls left.
         now_ns: Wall-clock time.
         before: The previous window; its requests that arrived too late are counted here.
+        judge_key: Bearer token of the judge's server.
 
     Raises:
         StoreError: If the store does not answer.
@@ -229,7 +231,7 @@ async def evaluate(
         judged = within_budget(readable, budget)
         if len(judged) < len(readable):
             skipped["the judge's budget is spent"] += len(readable) - len(judged)
-        rows += await _judge_all(config.judge, judged, contents, now_ns)
+        rows += await judge_all(config.judge, judged, contents, now_ns, judge_key)
         num_calls = len(judged)
     missing = sum(_content(d, contents) is None for d in drawn)
     if missing:
@@ -335,13 +337,18 @@ def _row(drawn: Drawn, scorer: str, score: Score, now_ns: int) -> Row:
     )
 
 
-async def _judge_all(
-    judge: LiveJudge, drawn: Sequence[Drawn], contents: Contents, now_ns: int
+async def judge_all(
+    judge: LiveJudge,
+    drawn: Sequence[Drawn],
+    contents: Contents,
+    now_ns: int,
+    judge_key: str | None,
 ) -> list[Row]:
+    """Ask the judge about each answer in turn."""
     if not drawn:
         return []
     rows = []
-    async with ChatClient(1, 60.0) as client:
+    async with ChatClient(1, 60.0, judge_key) as client:
         model = await client.find_model(judge.side.url, judge.side.model)
         side = replace(judge.side, model=model)
         for d in drawn:

@@ -79,8 +79,10 @@ def _hub(name: str) -> ModelSource:
     try:
         HfApi().model_info(name, timeout=5)
     except RepositoryNotFoundError as error:
-        reason = "the Hugging Face hub has no such model"
-        raise ConfigurationError(f"no model {name!r}: no such folder, and {reason}") from error
+        reason = "the Hugging Face hub has no such model, or shows it only with a token"
+        raise ConfigurationError(
+            f"no model {name!r}: no such folder, and {reason}; check the name, or set HF_TOKEN"
+        ) from error
     except Exception as error:
         reason = f"the Hugging Face hub is not responding ({type(error).__name__})"
         raise ConfigurationError(

@@ -22,6 +22,7 @@ from evenkeel.log_lines import stderr_handler
 from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
 from evenkeel.outside_text import drawn_on
 from evenkeel.private_files import make_private_folder
+from evenkeel.processes import listening_advice
 from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
 from evenkeel.settings import (
     Loaded,
@@ -178,9 +179,8 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(info[4])
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {reason}; stop what is using it, or give --port"
-        ) from error
+        advice = listening_advice(error, "stop what is using it, or give --port")
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
 
 
 def refuse_unwritable_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-from evenkeel.errors import CannotMeasureError, StoreError
+from evenkeel.errors import CannotMeasureError, StoreLoginError
 from evenkeel.store import Store
 from evenkeel_demo.simulate.requests import FleetPlan
 from evenkeel_demo.simulate.send import send
@@ -330,5 +330,5 @@ def test_our_own_store_client_reads_through_tls_with_a_token(guarded: Guarded) -
     store = Store(url)
     assert len(store.rows(query("count_requests"))) == 1
     store.close()
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreLoginError, match="unknown token"):
         Store(url.replace("reader-token", "wrong"))

@@ -80,7 +80,9 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password(tmp_path
     assert result.returncode == 2
     errors = [line for line in result.stderr.splitlines() if line.startswith("evenkeel: ")]
     assert len(errors) == 1
-    assert errors[0].startswith("evenkeel: no ClickHouse answers at http://127.0.0.1:1: ")
+    assert errors == [
+        "evenkeel: no ClickHouse answers at http://127.0.0.1:1: Connection refused; is it running?"
+    ]
     assert "hunter2" not in result.stderr + result.stdout
     printed = run_command(
         tmp_path, "--clickhouse", "http://user:hunter2@127.0.0.1:1", "--print-config"

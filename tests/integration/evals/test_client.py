@@ -227,11 +227,15 @@ async def test_a_server_that_is_not_there_or_not_one_cannot_be_measured() -> Non
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         async with ChatClient(1, 120.0) as client:
-            with pytest.raises(CannotMeasureError, match="no server answers"):
+            with pytest.raises(CannotMeasureError, match="wait until it is ready"):
                 await client.find_model(url, None)
             reply = await client.ask(call(url))
     assert reply.error is not None and reply.error.startswith("ConnectError")
-    for behaviour in (answering("404 No", b""), answering("200 OK", b"<html>")):
+    for behaviour, why in (
+        (answering("404 No", b""), "answered 404; is it an OpenAI server"),
+        (answering("401 No", b""), "answered 401; give its key in EVENKEEL_EVAL_API_KEY"),
+        (answering("200 OK", b"<html>"), "did not return a list of models"),
+    ):
         async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
-            with pytest.raises(CannotMeasureError):
+            with pytest.raises(CannotMeasureError, match=why):
                 await client.find_model(url, None)

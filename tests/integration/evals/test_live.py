@@ -16,6 +16,7 @@ from tests.fixtures.collector_process import CollectorProcess, wait_for
 from tests.fixtures.eval_setup import ROOT, run_eval, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 from tests.queries import query
+from tests.unit.evals.ask.flaky_server import FlakyServer
 
 pytestmark = pytest.mark.integration
 
@@ -114,6 +115,37 @@ def test_an_slo_may_be_about_a_live_evaluation(collector: CollectorProcess) -> N
     assert 30 <= sum(row["total_sum"] for row in live) <= 48
     assert sum(row["bad_sum"] for row in live) == 0
     assert golden == []
+
+
+def test_a_judge_that_goes_away_is_waited_for(collector: CollectorProcess, tmp_path: Path) -> None:
+    send(collector, [(f"Where is parcel {i}?", "On its way.") for i in range(4)], tenant="parcels")
+    with FlakyServer() as judge:
+        judge.speak = lambda system, question: "good"
+        judge.go_away()
+        (tmp_path / "gone.toml").write_text(CONFIG.format(name="gone", url=judge.url))
+        running = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "evenkeel", "eval", "live", str(tmp_path / "gone.toml")),
+                *("--state", str(tmp_path / "gone"), "--store-url", collector.query_url, "--json"),
+                *("--otlp-endpoint", "none", "--since", "30m", "--for", "90s"),
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stdout is not None and running.stderr is not None
+        line = running.stderr.readline()
+        assert "no server answers" in line and line.endswith("; retrying\n")
+        assert running.poll() is None
+        judge.come_back()
+        judged = 0
+        while not judged:
+            judged = json.loads(running.stdout.readline())["num_judge_calls"]
+        running.kill()
+        _, err = running.communicate()
+    # One line per outage.
+    assert err == ""
 
 
 def grow(collector: CollectorProcess, dataset: Path, *flags: str) -> dict[str, Any]:

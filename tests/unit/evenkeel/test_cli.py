@@ -7,8 +7,12 @@ import sys
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from urllib.request import proxy_bypass
 
+import httpcore
+import httpx
 import pytest
+from clickhouse_connect.driver.httputil import check_env_proxy
 
 from evenkeel import cli
 from evenkeel.cli import Command, main
@@ -59,7 +63,8 @@ def test_a_command_may_take_unknown_flags() -> None:
             ["do"],
             2,
             "do needs the module 'vllm'; install it with: pip install 'evenkeel[runtime-cpu]', "
-            "in a checkout pip install './runtime[cpu]'",
+            "in a checkout pip install './runtime[cpu]'; "
+            "with a GPU [runtime] or [gpu] instead",
             id="a missing module names the extra",
         ),
         pytest.param(
@@ -202,6 +207,36 @@ def print_verdict(show: str, stdout: int, is_buffered: bool) -> subprocess.Compl
         env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         check=False,
     )
+
+
+@pytest.mark.parametrize("exempt", ["", "intern.example.com", "::1, localhost"])
+def test_a_proxy_is_not_asked_for_this_machine(
+    exempt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example.com:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", exempt)
+    through: dict[str, list[bool]] = {}
+
+    def run(args: argparse.Namespace) -> int:
+        # As httpx, urllib and the driver of ClickHouse read the environment.
+        for host in ("127.0.0.1", "localhost", "shop.example.com"):
+            by_httpx = httpx.Client()._transport_for_url(httpx.URL(f"http://{host}:8123/"))
+            through[host] = [
+                isinstance(by_httpx._pool, httpcore.HTTPProxy),  # type: ignore[attr-defined]
+                not proxy_bypass(host),
+                check_env_proxy("http", host, 8123) is not None,
+            ]
+        assert not proxy_bypass("intern.example.com") or "intern" in exempt
+        return 0
+
+    assert main(["do"], [command(run)]) == 0
+    direct, by_proxy = [False] * 3, [True] * 3
+    assert through == {"127.0.0.1": direct, "localhost": direct, "shop.example.com": by_proxy}
+    before = os.environ["no_proxy"]
+    assert main(["do"], [command(run)]) == 0
+    assert os.environ["no_proxy"] == before
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

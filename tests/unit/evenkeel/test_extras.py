@@ -19,6 +19,11 @@ from tests.queries import PARTS
             "pip install 'evenkeel-runtime[cache,qdrant]', "
             "in a checkout pip install '.[embeddings]' './runtime[cache,qdrant]'",
         ),
+        (
+            "runtime-cpu",
+            "pip install 'evenkeel[runtime-cpu]', in a checkout pip install './runtime[cpu]'; "
+            "with a GPU [runtime] or [gpu] instead",
+        ),
         ("other", "pip install 'evenkeel[other]'"),
     ],
 )

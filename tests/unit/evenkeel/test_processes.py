@@ -13,6 +13,8 @@ import pytest
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.processes import Part, Platform, refuse_taken_ports
+from evenkeel_dashboard.frame.server import refuse_taken_port as refuse_taken_port_of_dashboard
+from evenkeel_runtime.serve.server import refuse_taken_port as refuse_taken_port_of_runtime
 
 
 def test_a_taken_port_is_named() -> None:
@@ -23,8 +25,21 @@ def test_a_taken_port_is_named() -> None:
 
 
 def test_a_port_beyond_the_last_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="port 99999"):
-        refuse_taken_ports({"runtime": 99999}, "127.0.0.1")
+    for port in (99999, -1):
+        with pytest.raises(ConfigurationError, match=f"port {port} for the runtime: ports go from"):
+            refuse_taken_ports({"runtime": port}, "127.0.0.1")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+def test_an_address_of_another_machine_is_no_taken_port(host: str) -> None:
+    """192.0.2.1 is for documentation (RFC 5737): no machine has it."""
+    advice = "give an address of this machine with --host"
+    with pytest.raises(ConfigurationError, match=advice):
+        refuse_taken_ports({"runtime": 0}, host)
+    with pytest.raises(ConfigurationError, match=advice):
+        refuse_taken_port_of_dashboard(host, 0)
+    with pytest.raises(ConfigurationError, match=advice):
+        refuse_taken_port_of_runtime(host, 0)
 
 
 def test_a_part_that_ends_says_its_last_line(tmp_path: Path) -> None:

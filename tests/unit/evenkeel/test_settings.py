@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import (
+    SECTIONS,
     Listed,
     Loaded,
     Settings,
@@ -20,6 +21,7 @@ from evenkeel.settings import (
     write_environment,
 )
 from evenkeel.settings_flags import add_flags, read_flags
+from tools import reference
 
 
 class Example(Settings):
@@ -89,6 +91,25 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         pytest.param("", {"EVENKEEL_EXAMPLE_PROT": "1"}, "no such setting", id="unknown variable"),
         pytest.param("", {"EVENKEEL_EXAMPLE_PORT": "x"}, "example.port from env", id="wrong type"),
         pytest.param("[example", {}, "is not TOML", id="broken file"),
+        pytest.param(
+            "[colector]\nslos = 'slos.yaml'",
+            {},
+            r"\[colector\] is not a section; did you mean \[collector\]",
+            id="a section that is mistyped",
+        ),
+        pytest.param(
+            "[serve]\nport = 8001",
+            {},
+            r"\[serve\] is not a section; expected one of \[collector\], ",
+            id="a command instead of its section",
+        ),
+        pytest.param(
+            "slos = 'slos.yaml'",
+            {},
+            "slos = … is outside all sections",
+            id="a key without a section",
+        ),
+        pytest.param("collector = 3", {}, "collector = … is outside all sections", id="no table"),
     ],
 )
 def test_refusals(tmp_path: Path, toml: str, environment: dict[str, str], message: str) -> None:
@@ -198,3 +219,9 @@ def test_a_process_reads_from_its_environment_what_was_written_there() -> None:
         channel="ipc://x",
     )
     assert load(Kinds, {}, write_environment(settings)).settings == settings
+
+
+def test_other_parts_sections_are_known(tmp_path: Path) -> None:
+    write(tmp_path, "".join(f"[{section}]\n" for section in SECTIONS))
+    assert load(Example, {}, {}, tmp_path).sources["port"] == "default"
+    assert sorted(reference.settings_classes()) == sorted(SECTIONS)

@@ -12,6 +12,8 @@ from evenkeel.errors import ConfigurationError
 
 Row = dict[str, Any]
 MAX_FILE_BYTES = 256 * 1024 * 1024
+# Named in a message about a name that is missing.
+_MOST_NAMES = 8
 
 
 class UnfitError(Exception):
@@ -171,4 +173,5 @@ def first_of(entry: Mapping[str, Any], names: Sequence[str]) -> Any:
     for name in names:
         if entry.get(name) is not None:
             return entry[name]
-    raise UnfitError(f"has none of {', '.join(names)}")
+    seen = ", ".join(f"{name!r:.40}" for name in list(entry)[:_MOST_NAMES])
+    raise UnfitError(f"has none of {', '.join(names)}, only {seen or 'nothing'}")

@@ -53,11 +53,22 @@ REFERENCE_KEYS = (
 CHOICE_KEYS = ("choices", "options", "endings")
 DELIMITERS = (",", ";", "\t")
 RIGHT_KEYS = ("answer", "target", "answerKey", "label", "gold", "correct_answer")
+OTHER_KEYS = ("id", "context", "tags", "scorer", "cluster_id")
+# A header as people write it, such as "Expected output".
+_COLUMNS = {
+    name.lower(): name
+    for name in (*QUESTION_KEYS, *REFERENCE_KEYS, *CHOICE_KEYS, *RIGHT_KEYS, *OTHER_KEYS)
+}
 
 
 def from_csv(path: Path) -> ImportSource:
     """Read a table with a header."""
-    return ImportSource(csv_entries(path), one(plain_row))
+    return ImportSource(csv_entries(path), one(lambda row: plain_row(_named_as_usual(row))))
+
+
+def _named_as_usual(row: Mapping[str, Any]) -> Row:
+    usual = {_COLUMNS.get("_".join(name.lower().split()), name): text for name, text in row.items()}
+    return {**usual, **row}
 
 
 def csv_entries(path: Path) -> Iterator[ImportEntry]:

@@ -217,7 +217,7 @@ def test_a_file_that_is_no_alert_book_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 4096)
     with pytest.raises(ConfigurationError, match="cannot be used for alerts"):
         AlertBook(path)
-    with pytest.raises(ConfigurationError, match="does not exist"):
+    with pytest.raises(ConfigurationError, match=r"does not exist; .* --slos"):
         AlertBook(tmp_path / "none.db", create=False)
 
 

@@ -77,7 +77,11 @@ def test_every_setting_reaches_the_app(tmp_path: Path) -> None:
     [
         pytest.param(["--slos", "nowhere.yaml"], "nowhere.yaml", id="an SLO file that is missing"),
         pytest.param(["--sign-in", "oidc"], "--users", id="a provider without users"),
-        pytest.param(["--collector-url", "junk"], "address is 'junk'", id="a collector nowhere"),
+        pytest.param(
+            ["--collector-url", "junk"],
+            "the collector's address is 'junk'.*4318",
+            id="a collector nowhere",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(flags: list[str], reason: str) -> None:

@@ -70,7 +70,7 @@ def test_plan_from_refuses(argv: tuple[str, ...], message: str) -> None:
 @pytest.mark.parametrize(
     ("endpoint", "error", "message"),
     [
-        ("http://127.0.0.1:9", CannotMeasureError, "start one with: evenkeel collect"),
+        ("http://127.0.0.1:9", CannotMeasureError, "start one .* wait until it has printed"),
         ("localhost:4318", ConfigurationError, "'localhost:4318', expected an address such as"),
     ],
     ids=["nobody there", "no scheme"],

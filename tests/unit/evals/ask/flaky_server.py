@@ -47,6 +47,7 @@ class FlakyServer:
         self.speak: Callable[[str, str], str] = lambda system, question: question
         self.refusals: list[Refusal] = []
         self.num_requests = 0
+        self.keys: set[str | None] = set()
         self.answered: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._may_answer = threading.Event()
@@ -130,9 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
+        self.server.flaky.keys.add(self.headers["Authorization"])
         self._send(200, MODELS if self.path == "/v1/models" else b'{"version": "test-1"}')
 
     def do_POST(self) -> None:
+        self.server.flaky.keys.add(self.headers["Authorization"])
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         flaky = self.server.flaky
         refusal = flaky.next_refusal()

@@ -3,12 +3,23 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.journal import Journal
-from evenkeel_evals.production.live import HOUR_NS, LiveRun, LiveWindow, Row, read_verdict
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.production.live import (
+    HOUR_NS,
+    LiveRun,
+    LiveWindow,
+    Row,
+    judge_all,
+    read_verdict,
+)
 from evenkeel_evals.production.live_config import LiveConfig, load_config
+from evenkeel_evals.production.live_sample import Drawn
 from evenkeel_evals.scorers.base import Label
+from tests.unit.evals.ask.flaky_server import FlakyServer
 
 FILE = """
 name = "{name}"
@@ -54,6 +65,38 @@ def test_a_restart_finds_what_was_done_and_what_was_not_sent(tmp_path: Path) -> 
         pytest.raises(ConfigurationError, match="belongs to the live evaluation 'one'"),
     ):
         LiveRun(config(tmp_path, "other"), journal)
+
+
+@pytest.mark.parametrize(
+    ("judge_key", "judge_url", "sent"),
+    [
+        pytest.param("of-judge", "http://judge", "of-judge", id="its own"),
+        pytest.param("of-judge", "http://side", "of-judge", id="its own, on a side's server"),
+        pytest.param(None, "http://side", "of-sides", id="that of the sides, on their server"),
+        pytest.param(None, "http://judge", None, id="never that of another server"),
+    ],
+)
+def test_the_judge_gets_its_own_servers_key(
+    judge_key: str | None, judge_url: str, sent: str | None
+) -> None:
+    secret = None if judge_key is None else SecretStr(judge_key)
+    settings = EvalSettings(api_key=SecretStr("of-sides"), judge_api_key=secret)
+    assert settings.judge_key(judge_url, ("http://side", None)) == sent
+
+
+async def test_a_live_evaluation_sends_the_judges_key(tmp_path: Path) -> None:
+    missing = ("ttft_s", "model", "tenant", "prompt_name", "prompt_version", "route")
+    request = dict.fromkeys((*missing, "e2e_s", "response_cache"))
+    drawn = Drawn({**request, "trace_id": "a", "span_id": "b", "time_ns": 0}, "-", 1.0)
+    with FlakyServer() as server:
+        server.speak = lambda system, question: "good"
+        path = tmp_path / "live.toml"
+        path.write_text(FILE.format(name="one").replace("http://h", server.url))
+        judge = load_config(path).judge
+        assert judge is not None
+        (row,) = await judge_all(judge, [drawn], {("a", "b"): ("Hi?", "Hi.")}, 0, "secret")
+        assert row.label == "right"
+        assert server.keys == {"Bearer secret"}
 
 
 def test_the_judges_budget_is_that_of_the_last_hour(tmp_path: Path) -> None:

@@ -244,6 +244,21 @@ def test_shapes(
     assert (row["messages"][-1]["content"], row["reference"]) == (question, reference)
 
 
+def test_headers_of_tables_as_people_write_them(tmp_path: Path) -> None:
+    table = "ID,Question, Expected Output ,Tags\nq1,Open?,Yes,hours\n"
+    (row,) = read("csv", "t.csv", table, tmp_path).rows
+    found = (row["id"], row["messages"][0]["content"], row["reference"], row["tags"])
+    assert found == ("q1", "Open?", "Yes", ["hours"])
+    # A name that is written as expected comes first.
+    (row,) = read("csv", "t.csv", "Question,question,answer\nold,new,Yes\n", tmp_path).rows
+    assert row["messages"][0]["content"] == "new"
+
+
+def test_a_table_without_a_question_says_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r", ctx, only 'Frage', 'A'"):
+        read("csv", "t.csv", "Frage,A\nOffen?,Ja\n", tmp_path)
+
+
 def test_langfuse_tables(tmp_path: Path) -> None:
     table = (
         "id,input,expectedOutput,metadata,status\n"

@@ -1,0 +1,107 @@
+"""Receivers behind a proxy of the environment are reached through it, by their names."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from evenkeel.slo.receiver import Receiver
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, open_client
+
+ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "chat burns"}, 0)
+NOTIFICATION = Notification("a-firing", "on-call", "a", "chat", (ALERT,))
+BOTH = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Accepts what is posted to any address, and refuses tunnels after noting where they lead."""
+
+    asked: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.asked.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        self.send_error(503)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def listening() -> Iterator[tuple[int, list[str]]]:
+    asked: list[str] = []
+    handler = type("Noting", (Proxy,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server.server_port, asked
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in BOTH:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    known = {"hook.test": "127.0.0.1", "inside.test": "10.0.0.7", "outside.test": "93.184.216.34"}
+    resolve = socket.getaddrinfo
+
+    def look_up(host: str, port: int, *rest: int) -> list[Any]:
+        if not host.endswith(".test"):
+            return resolve(host, port, *rest)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def send(url: str, allow_private: bool = False) -> DeliveryResult:
+    receiver = Receiver("on-call", url, allow_private=allow_private)
+
+    async def attempt() -> DeliveryResult:
+        async with open_client(5.0) as client:
+            return await deliver(client, receiver, NOTIFICATION, 5.0)
+
+    return asyncio.run(attempt())
+
+
+@pytest.mark.parametrize("host", ["outside.test", "unknown-here.test"])
+def test_a_receiver_is_asked_for_by_name(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By address, the proxy's tunnel would show a certificate for another name."""
+    with listening() as (port, asked):
+        for scheme in ("http", "https"):
+            monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{port}")
+        assert send(f"http://{host}/hook") == DeliveryResult(is_delivered=True)
+        refused = send(f"https://{host}/hook")
+    assert asked == [f"http://{host}/hook", f"{host}:443"]
+    assert (refused.is_delivered, refused.is_refused) == (False, False)
+
+
+def test_a_name_that_is_exempt_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "hook.test")
+    with listening() as (port, asked):
+        outcome = send(f"http://hook.test:{port}/hook", allow_private=True)
+    assert (outcome, asked) == (DeliveryResult(is_delivered=True), ["/hook"])
+
+
+@pytest.mark.parametrize("url", ["http://inside.test/hook", "http://10.0.0.7/hook"])
+def test_an_internal_address_is_refused_as_without_a_proxy(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as (port, asked):
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        outcome = send(url)
+    assert (outcome.is_refused, asked) == (True, [])
+    assert "not a public address" in outcome.error
