@@ -175,6 +175,8 @@ def test_the_engine_page_is_filled_by_what_an_engine_reports(store: Store, engin
     ("engine", "measure", "expected"),
     [
         ("sglang", "num_waiting", 7.0),
+        # The total, and not what it has per priority besides.
+        ("sglang", "num_running", 5.0),
         ("sglang", "kv_live_ratio", 0.83),
         ("sglang", "output_tokens", 1500.0),
         ("tgi", "num_running", 4.0),
