@@ -7,11 +7,19 @@ WITH
     multiIf(
         $servers,
         '') AS server,
+    -- LiteLLM's names for calls, and ours.
+    ['acompletion', 'responses', 'aresponses', 'anthropic_messages', 'aanthropic_messages', 'text_completion',
+        'atext_completion', 'generate_content', 'agenerate_content', 'generate_content_stream',
+        'agenerate_content_stream'] AS litellm_calls,
+    ['chat', 'chat', 'chat', 'chat', 'chat', 'text_completion', 'text_completion', 'generate_content',
+        'generate_content', 'generate_content', 'generate_content'] AS litellm_operations,
     multiIf(
         server != '', server,
         SpanAttributes['openinference.span.kind'] = 'LLM', 'openinference',
-        SpanAttributes['llm.request.type'] IN ('chat', 'completion'), 'openllmetry',
-        SpanKind = 'Client' AND SpanAttributes['gen_ai.request.model'] != ''
+        SpanAttributes['llm.request.type'] IN ('chat', 'completion')
+            OR has(litellm_calls, SpanAttributes['llm.request.type']), 'openllmetry',
+        -- Of any kind: agent frameworks, and models within the process, are no clients.
+        SpanAttributes['gen_ai.request.model'] != ''
             AND SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content'),
             'gen_ai',
         '') AS who,
@@ -63,15 +71,17 @@ WITH
             toString((toUnixTimestamp64Nano(first_chunk) - toUnixTimestamp64Nano(Timestamp)) / 1e9)),
         multiIf($e2e_s != '', in_seconds($e2e_s), is_clamped, '', toString(Duration / 1e9)),
         SpanAttributes['evenkeel.sample_weight'],
-        -- Anthropic's SDK says cache_write.
+        -- Anthropic's SDK and Strands say cache_write.
         first_of(['gen_ai.usage.cache_creation.input_tokens', 'gen_ai.usage.cache_creation_input_tokens',
-            'gen_ai.usage.cache_write.input_tokens', 'llm.token_count.prompt_details.cache_write']),
+            'gen_ai.usage.cache_write.input_tokens', 'gen_ai.usage.cache_write_input_tokens',
+            'llm.token_count.prompt_details.cache_write']),
         first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
             'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning']),
-        -- OpenInference; OpenLLMetry and LiteLLM; Pydantic AI.
-        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost']),
-        SpanAttributes['llm.token_count.prompt_details.audio'],
-        SpanAttributes['llm.token_count.completion_details.audio']
+        -- OpenInference; OpenLIT and Langfuse; Pydantic AI; LiteLLM, and with LITELLM_OTEL_V2.
+        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost', 'gen_ai.cost.total_cost',
+            'litellm.cost.total']),
+        first_of(['gen_ai.usage.audio.input_tokens', 'llm.token_count.prompt_details.audio']),
+        first_of(['gen_ai.usage.audio.output_tokens', 'llm.token_count.completion_details.audio'])
     ] AS texts,
     arrayMap((text, low, high, is_whole) -> if(toFloat64OrNull(text) BETWEEN low AND high
             AND toFloat64OrNull(text) = if(is_whole, floor(toFloat64OrNull(text)), toFloat64OrNull(text)),
@@ -84,6 +94,11 @@ WITH
     arrayMap((name, text) -> (name, reason_of(text)),
         arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
         arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused,
+    -- Bedrock counts cached and written tokens apart from the input's, but in the total.
+    ifNull(numbers[4], 0) + ifNull(numbers[12], 0) AS cache_tokens,
+    if(server = '' AND toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
+        'llm.token_count.total'])) = numbers[2] + ifNull(numbers[3], 0) + cache_tokens, cache_tokens, 0)
+        AS apart_tokens,
     -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
     first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
         'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
@@ -93,7 +108,8 @@ SELECT
     TraceId AS trace_id,
     SpanId AS span_id,
     ServiceName AS service,
-    ifNull(nullIf(first_of(['gen_ai.operation.name', 'llm.request.type']), ''), 'chat') AS operation,
+    transform(ifNull(nullIf(first_of(['gen_ai.operation.name', 'llm.request.type']), ''), 'chat'),
+        litellm_calls, litellm_operations) AS operation,
     -- A request that states no ID has its span's, so that it can be opened.
     coalesce(nullIf(if(server != '', $request_id,
         -- The last is OpenInference's, where answers are stored (redaction/answer_id.py).
@@ -127,7 +143,7 @@ SELECT
         '') AS error_type,
     accurateCastOrNull(numbers[1], 'UInt32') AS max_tokens,
     numbers[5] AS temperature,
-    accurateCastOrNull(numbers[2], 'UInt32') AS input_tokens,
+    accurateCastOrNull(numbers[2] + apart_tokens, 'UInt32') AS input_tokens,
     accurateCastOrNull(numbers[3], 'UInt32') AS output_tokens,
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
