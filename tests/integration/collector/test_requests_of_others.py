@@ -209,6 +209,7 @@ LITELLM_V2 = {
     "gen_ai.usage.input_tokens": 30,
     "litellm.cost.total": 0.5,
 }
+FINISH = "gen_ai.response.finish_reasons"
 SOUND = {
     **GEN_AI,
     "gen_ai.usage.audio.input_tokens": 20,
@@ -250,6 +251,16 @@ SOUND = {
         ),
         pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
         pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
+        *(
+            pytest.param(3, {**GEN_AI, FINISH: sent}, {"finish_reason": kept}, id=f"ends by {sent}")
+            for sent, kept in (
+                (["max_tokens"], "length"),
+                ("MAX_TOKENS", "length"),
+                (["guardrail_intervened"], "content_filter"),
+                (["SAFETY"], "content_filter"),
+                (["end_turn"], "end_turn"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_frameworks_and_gateways_send_is_a_request(
