@@ -155,9 +155,10 @@ SELECT
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
     accurateCastOrNull(numbers[13], 'UInt32') AS reasoning_tokens,
-    -- Who reports no reasoning had none, or includes it in what the user sees.
-    if(isNull(numbers[3]), NULL,
-        toUInt32(greatest(ifNull(numbers[3], 0.) - ifNull(numbers[13], 0.), 0.))) AS visible_tokens,
+    -- Who reports no reasoning had none, or includes it in what the user sees. More reasoning than output is
+    -- counted apart, as by Gemini.
+    if(isNull(numbers[3]), NULL, toUInt32(ifNull(numbers[3], 0.)
+        - if(ifNull(numbers[13] > numbers[3], 1), 0., ifNull(numbers[13], 0.)))) AS visible_tokens,
     numbers[14] AS given_cost,
     if(isNull(numbers[15]) AND isNull(numbers[16]), NULL,
         toUInt32(ifNull(numbers[15], 0.) + ifNull(numbers[16], 0.))) AS audio_tokens,

@@ -251,6 +251,12 @@ SOUND = {
         ),
         pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
         pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
+        pytest.param(
+            3,
+            {**GEN_AI, "gen_ai.usage.reasoning.output_tokens": 40},
+            {"visible_tokens": 6, "reasoning_tokens": 40},
+            id="reasoning besides the output",
+        ),
         *(
             pytest.param(3, {**GEN_AI, FINISH: sent}, {"finish_reason": kept}, id=f"ends by {sent}")
             for sent, kept in (
