@@ -20,7 +20,11 @@ WITH
             OR has(litellm_calls, SpanAttributes['llm.request.type']), 'openllmetry',
         -- Of any kind: agent frameworks, and models within the process, are no clients.
         SpanAttributes['gen_ai.request.model'] != ''
-            AND SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content'),
+            AND (SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content')
+                -- Older conventions have no operation, nor has Vercel's AI SDK up to 6.
+                OR SpanAttributes['gen_ai.operation.name'] = ''
+                    AND (SpanAttributes['ai.operationId'] != '' OR SpanAttributes['gen_ai.usage.output_tokens'] != ''
+                        OR SpanAttributes['gen_ai.usage.completion_tokens'] != '')),
             'gen_ai',
         '') AS who,
     (keys -> SpanAttributes[arrayFirst(key -> SpanAttributes[key] != '', keys)]) AS first_of,
@@ -58,7 +62,8 @@ WITH
         if(server != '', $output_tokens, first_of(['gen_ai.usage.output_tokens',
             'gen_ai.usage.completion_tokens', 'llm.token_count.completion'])),
         if(server != '', $cached_tokens, first_of(['gen_ai.usage.cache_read.input_tokens',
-            'gen_ai.usage.cache_read_input_tokens', 'llm.token_count.prompt_details.cache_read'])),
+            'gen_ai.usage.cache_read_input_tokens', 'llm.token_count.prompt_details.cache_read',
+            'ai.usage.cachedInputTokens'])),
         multiIf(server != '', $temperature, SpanAttributes['gen_ai.request.temperature'] != '',
             SpanAttributes['gen_ai.request.temperature'], invoked_number('temperature')),
         in_seconds($queue_s),
@@ -74,9 +79,10 @@ WITH
         -- Anthropic's SDK and Strands say cache_write.
         first_of(['gen_ai.usage.cache_creation.input_tokens', 'gen_ai.usage.cache_creation_input_tokens',
             'gen_ai.usage.cache_write.input_tokens', 'gen_ai.usage.cache_write_input_tokens',
-            'llm.token_count.prompt_details.cache_write']),
+            'llm.token_count.prompt_details.cache_write', 'ai.usage.inputTokenDetails.cacheWriteTokens']),
         first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
-            'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning']),
+            'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning',
+            'ai.usage.reasoningTokens']),
         -- OpenInference; OpenLIT and Langfuse; Pydantic AI; LiteLLM, and with LITELLM_OTEL_V2.
         first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost', 'gen_ai.cost.total_cost',
             'litellm.cost.total']),

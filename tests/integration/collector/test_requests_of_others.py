@@ -183,6 +183,20 @@ def test_an_openinference_request_has_the_model_that_was_asked_for(
     wait_for(lambda: collector.rows(query, {"s": service}) == [(*expected, "error")])
 
 
+# packages/otel/src/legacy-open-telemetry.ts of vercel/ai.
+AI_SDK_FAILED = {
+    "ai.operationId": "ai.streamText.doStream",
+    "gen_ai.system": "openai.chat",
+    "gen_ai.request.model": "m",
+}
+AI_SDK = {
+    **AI_SDK_FAILED,
+    "gen_ai.usage.input_tokens": 50,
+    "gen_ai.usage.output_tokens": 8,
+    "ai.usage.cachedInputTokens": 20,
+    "ai.usage.inputTokenDetails.cacheWriteTokens": 5,
+    "ai.usage.reasoningTokens": 2,
+}
 # What frameworks and gateways send: the kind of the span, its attributes, and its request. Names
 # are those of Strands (telemetry/tracer.py 1.62.0) and LiteLLM (integrations/, 1.110.2).
 STRANDS = {
@@ -251,6 +265,24 @@ SOUND = {
         ),
         pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
         pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
+        pytest.param(
+            1,
+            AI_SDK,
+            {
+                "source": "gen_ai", "operation": "chat", "input_tokens": 50, "cached_tokens": 20,
+                "reasoning_tokens": 2, "cache_write_tokens": 5,
+            },
+            id="the AI SDK",
+        ),
+        pytest.param(
+            1, AI_SDK_FAILED, {"input_tokens": None, "model": "m"}, id="the AI SDK's error"
+        ),
+        pytest.param(
+            3,
+            {"gen_ai.request.model": "m", "gen_ai.usage.completion_tokens": 3},
+            {"operation": "chat", "output_tokens": 3},
+            id="conventions without operations",
+        ),
         pytest.param(
             3,
             {**GEN_AI, "gen_ai.usage.reasoning.output_tokens": 40},
