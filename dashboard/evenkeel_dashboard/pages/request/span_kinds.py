@@ -123,6 +123,19 @@ _RULES: Sequence[_Rule] = (
             "arerank": Kind.RERANK,
         },
     ),
+    # Vercel's AI SDK up to 6.
+    _Rule(
+        "ai.operationId",
+        {
+            "ai.generateText.doGenerate": Kind.MODEL,
+            "ai.streamText.doStream": Kind.MODEL,
+            "ai.generateObject.doGenerate": Kind.MODEL,
+            "ai.streamObject.doStream": Kind.MODEL,
+            "ai.embed.doEmbed": Kind.EMBEDDING,
+            "ai.embedMany.doEmbed": Kind.EMBEDDING,
+            "ai.toolCall": Kind.TOOL,
+        },
+    ),
     _Rule("gen_ai.latency.e2e", {"*": Kind.MODEL}),
     _Rule("mcp.method.name", {"tools/call": Kind.TOOL, "*": Kind.MCP}),
     *(

@@ -49,6 +49,7 @@ CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support"}
             {"gen_ai.operation.name": "acompletion", "llm.request.type": "acompletion"},
             Kind.MODEL,
         ),
+        ("ai.streamText.doStream", {"ai.operationId": "ai.streamText.doStream"}, Kind.MODEL),
         ("odd", {"gen_ai.operation.name": "something new"}, Kind.OTHER),
         ("work", {}, Kind.OTHER),
     ],
