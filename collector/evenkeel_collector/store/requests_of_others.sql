@@ -84,8 +84,9 @@ WITH
             'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning',
             'ai.usage.reasoningTokens']),
         -- OpenInference; OpenLIT and Langfuse; Pydantic AI; LiteLLM, and with LITELLM_OTEL_V2.
-        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost', 'gen_ai.cost.total_cost',
-            'litellm.cost.total']),
+        -- An answer from its cache costs nothing.
+        if(lower(SpanAttributes['litellm.cache_hit']) = 'true', '0', first_of(['llm.cost.total',
+            'gen_ai.usage.cost', 'operation.cost', 'gen_ai.cost.total_cost', 'litellm.cost.total'])),
         first_of(['gen_ai.usage.audio.input_tokens', 'llm.token_count.prompt_details.audio']),
         first_of(['gen_ai.usage.audio.output_tokens', 'llm.token_count.completion_details.audio'])
     ] AS texts,

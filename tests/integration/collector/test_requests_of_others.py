@@ -259,6 +259,12 @@ SOUND = {
         pytest.param(1, LITELLM, {"operation": "chat"}, id="LiteLLM without content"),
         pytest.param(
             1,
+            {**LITELLM, "litellm.cache_hit": True, "gen_ai.cost.total_cost": 0.25},
+            {"given_cost": 0.0},
+            id="LiteLLM's cache",
+        ),
+        pytest.param(
+            1,
             {**LITELLM, "llm.request.type": "atext_completion"},
             {"operation": "text_completion"},
             id="LiteLLM's completions",
