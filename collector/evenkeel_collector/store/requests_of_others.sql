@@ -150,7 +150,9 @@ SELECT
         'prompt.id']), '') AS prompt_name,
     nullIf(first_of(['evenkeel.prompt.version', 'gen_ai.prompt.version', 'traceloop.prompt.version',
         'llm.prompt_template.version']), '') AS prompt_version,
-    if(StatusCode = 'Error', 'error', 'ok') AS status,
+    -- The conventions set error.type only if the call failed; not all senders set the status as well.
+    if(StatusCode = 'Error' OR StatusCode = 'Unset' AND SpanAttributes['error.type'] != '', 'error', 'ok')
+        AS status,
     nullIf(transform(lower(said_finish), provider_ends, ends, said_finish), '') AS finish_reason,
     nullIf(if(SpanAttributes['error.type'] != '', SpanAttributes['error.type'],
         arrayFirst((a, name) -> name = 'exception', Events.Attributes, Events.Name)['exception.type']),

@@ -270,6 +270,7 @@ SOUND = {
             id="LiteLLM's completions",
         ),
         pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
+        pytest.param(3, GEN_AI, {"status": "error"}, id="an error without a status"),
         pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
         pytest.param(
             1,
