@@ -115,9 +115,13 @@ WITH
     arrayMap(place -> if(place <= 4, 'length', 'content_filter'), arrayEnumerate(provider_ends)) AS ends,
     -- Bedrock counts cached and written tokens apart from the input's, but in the total.
     ifNull(numbers[4], 0) + ifNull(numbers[12], 0) AS cache_tokens,
-    if(server = '' AND toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
-        'llm.token_count.total'])) = numbers[2] + ifNull(numbers[3], 0) + cache_tokens, cache_tokens, 0)
+    if(server = '', toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
+        'llm.token_count.total'])) - numbers[2] - ifNull(numbers[3], 0), NULL) AS rest_tokens,
+    if(ifNull(rest_tokens = cache_tokens AND NOT startsWith(provider, 'gcp.'), 0), cache_tokens, 0)
         AS apart_tokens,
+    -- Gemini counts its thoughts apart from the output's, but in the total; OpenLLMetry passes that on.
+    if(ifNull(startsWith(provider, 'gcp.') AND rest_tokens BETWEEN 1 AND 1e8, 0), rest_tokens, 0)
+        AS thought_tokens,
     -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
     first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
         'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
@@ -160,10 +164,10 @@ SELECT
     accurateCastOrNull(numbers[1], 'UInt32') AS max_tokens,
     numbers[5] AS temperature,
     accurateCastOrNull(numbers[2] + apart_tokens, 'UInt32') AS input_tokens,
-    accurateCastOrNull(numbers[3], 'UInt32') AS output_tokens,
+    accurateCastOrNull(numbers[3] + thought_tokens, 'UInt32') AS output_tokens,
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
-    accurateCastOrNull(numbers[13], 'UInt32') AS reasoning_tokens,
+    accurateCastOrNull(ifNull(numbers[13], nullIf(thought_tokens, 0)), 'UInt32') AS reasoning_tokens,
     -- Who reports no reasoning had none, or includes it in what the user sees. More reasoning than output is
     -- counted apart, as by Gemini.
     if(isNull(numbers[3]), NULL, toUInt32(ifNull(numbers[3], 0.)

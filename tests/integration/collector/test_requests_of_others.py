@@ -183,6 +183,12 @@ def test_an_openinference_request_has_the_model_that_was_asked_for(
     wait_for(lambda: collector.rows(query, {"s": service}) == [(*expected, "error")])
 
 
+# opentelemetry-instrumentation-google-generativeai 0.62.4 (OpenLLMetry).
+GEMINI = {
+    "gen_ai.provider.name": "gcp.gen_ai",
+    "gen_ai.operation.name": "generate_content",
+    "gen_ai.request.model": "gemini",
+}
 # packages/otel/src/legacy-open-telemetry.ts of vercel/ai.
 AI_SDK_FAILED = {
     "ai.operationId": "ai.streamText.doStream",
@@ -272,6 +278,18 @@ SOUND = {
         pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
         pytest.param(3, GEN_AI, {"status": "error"}, id="an error without a status"),
         pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
+        pytest.param(
+            3,
+            {
+                **GEMINI, "gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20,
+                "gen_ai.usage.cache_read.input_tokens": 30, "gen_ai.usage.total_tokens": 420,
+            },
+            {
+                "input_tokens": 100, "output_tokens": 320, "reasoning_tokens": 300,
+                "visible_tokens": 20,
+            },
+            id="Gemini's thoughts",
+        ),
         pytest.param(
             1,
             AI_SDK,
