@@ -117,11 +117,10 @@ WITH
     ifNull(numbers[4], 0) + ifNull(numbers[12], 0) AS cache_tokens,
     if(server = '', toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
         'llm.token_count.total'])) - numbers[2] - ifNull(numbers[3], 0), NULL) AS rest_tokens,
-    if(ifNull(rest_tokens = cache_tokens AND NOT startsWith(provider, 'gcp.'), 0), cache_tokens, 0)
-        AS apart_tokens,
     -- Gemini counts its thoughts apart from the output's, but in the total; OpenLLMetry passes that on.
-    if(ifNull(startsWith(provider, 'gcp.') AND rest_tokens BETWEEN 1 AND 1e8, 0), rest_tokens, 0)
-        AS thought_tokens,
+    position(lower(first_of(['gen_ai.request.model', 'llm.model_name'])), 'gemini') > 0 AS is_gemini,
+    if(ifNull(rest_tokens = cache_tokens, 0) AND NOT is_gemini, cache_tokens, 0) AS apart_tokens,
+    if(ifNull(rest_tokens BETWEEN 1 AND 1e8, 0) AND is_gemini, rest_tokens, 0) AS thought_tokens,
     -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
     first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
         'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
