@@ -18,8 +18,9 @@ WITH
         SpanAttributes['openinference.span.kind'] = 'LLM', 'openinference',
         SpanAttributes['llm.request.type'] IN ('chat', 'completion')
             OR has(litellm_calls, SpanAttributes['llm.request.type']), 'openllmetry',
-        -- Of any kind: agent frameworks, and models within the process, are no clients.
-        SpanAttributes['gen_ai.request.model'] != ''
+        -- Of any kind: agent frameworks, and models within the process, are no clients. Logfire's records of a
+        -- moment, such as that a stream has ended, come besides the call's span.
+        SpanAttributes['gen_ai.request.model'] != '' AND SpanAttributes['logfire.span_type'] IN ('', 'span')
             AND (SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content')
                 -- Older conventions have no operation, nor has Vercel's AI SDK up to 6.
                 OR SpanAttributes['gen_ai.operation.name'] = ''

@@ -348,6 +348,7 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
         ("chain", {"openinference.span.kind": "CHAIN"}),
         ("tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.request.model": "m"}),
         ("llm_request", {"unrelated": 1}),
+        ("streaming response from 'm' took 0.5s", {**GEN_AI, "logfire.span_type": "log"}),
         ("evenkeel.evaluation", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}),
     ]
     body = b"".join(
@@ -364,7 +365,7 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     assert collector.rows("SELECT status, source FROM requests WHERE service = 'ours'") == [
         ("shed", "evenkeel")
     ]
-    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(5,)]
+    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(6,)]
     assert collector.rows("SELECT count() FROM requests WHERE service = 'none'") == [(0,)]
 
 
