@@ -42,7 +42,7 @@ WITH
         AS provider,
     mapContains(SpanAttributes, 'evenkeel.clamped.start_unix_nano') AS is_clamped,
     arrayFirst((t, name) -> name IN ('First Token Stream Event', 'llm.content.completion.chunk',
-        'gen_ai.content.completion.chunk'), Events.Timestamp, Events.Name) AS first_chunk,
+        'gen_ai.content.completion.chunk', 'ai.stream.firstChunk'), Events.Timestamp, Events.Name) AS first_chunk,
     -- OpenInference: what was asked for, which a failed request has too.
     (name -> JSONExtractString(SpanAttributes['llm.invocation_parameters'], name)) AS invoked,
     (name -> ifNull(toString(JSONExtract(SpanAttributes['llm.invocation_parameters'], name,

@@ -295,7 +295,7 @@ SOUND = {
             AI_SDK,
             {
                 "source": "gen_ai", "operation": "chat", "input_tokens": 50, "cached_tokens": 20,
-                "reasoning_tokens": 2, "cache_write_tokens": 5,
+                "reasoning_tokens": 2, "cache_write_tokens": 5, "ttft_s": 0.25,
             },
             id="the AI SDK",
         ),
@@ -335,7 +335,11 @@ def test_what_frameworks_and_gateways_send_is_a_request(
 ) -> None:
     service = request.node.callspec.id
     body = trace_request(1, attributes, name="call", service=service)
-    body.resource_spans[0].scope_spans[0].spans[0].kind = kind
+    (span,) = body.resource_spans[0].scope_spans[0].spans
+    span.kind = kind
+    if attributes is AI_SDK:
+        first_ns = span.start_time_unix_nano + SECOND // 4
+        span.events.add(name="ai.stream.firstChunk", time_unix_nano=first_ns)
     post(collector, body.SerializeToString())
     query = f"SELECT {', '.join(expected)} FROM requests WHERE service = {{s:String}}"
     wait_for(lambda: len(collector.rows(query, {"s": service})) == 1)
