@@ -174,6 +174,11 @@ def test_content_of_gen_ai_events_is_removed_unless_it_is_switched_on() -> None:
     assert b"Weather" not in checked(request).payload
     (kept,) = records_of(checked(request, content_tenants=("*",)))
     assert "Weather?" in attributes_of(kept)["gen_ai.input.messages"]
+    # LiteLLM's attribute has an underscore.
+    named = {"event_name": "gen_ai.content.prompt", "gen_ai.prompt": "Weather?"}
+    litellm = logs_request(1, named, body={"role": "user", "content": "Weather?"})
+    (record,) = records_of(checked(litellm))
+    assert b"Weather" not in record.SerializeToString()
     # Conventions before 1.37: the body is the message.
     old = logs_request(1, {"event.name": "gen_ai.user.message"}, body={"content": "Weather?"})
     assert b"Weather" not in checked(old).payload
