@@ -174,6 +174,14 @@ def test_content_of_gen_ai_events_is_removed_unless_it_is_switched_on() -> None:
     assert b"Weather" not in checked(request).payload
     (kept,) = records_of(checked(request, content_tenants=("*",)))
     assert "Weather?" in attributes_of(kept)["gen_ai.input.messages"]
+    for event, name in (
+        ("gemini_cli.user_prompt", "prompt"),
+        ("gemini_cli.api_response", "response_text"),
+        ("qwen-code.tool_call", "function_args"),
+    ):
+        gemini = logs_request(1, {"event.name": event, name: "Weather?", "kept": "yes"})
+        (record,) = records_of(checked(gemini))
+        assert attributes_of(record) == {"event.name": event, "kept": "yes"}
     # LiteLLM's attribute has an underscore.
     named = {"event_name": "gen_ai.content.prompt", "gen_ai.prompt": "Weather?"}
     litellm = logs_request(1, named, body={"role": "user", "content": "Weather?"})
