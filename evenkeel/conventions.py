@@ -1,9 +1,10 @@
 """Names of OpenTelemetry's GenAI conventions: all that are current, and what replaced the others.
 
 From model/gen-ai of open-telemetry/semantic-conventions-genai at e8fc57515062 (before its first
-release), deprecated ones from open-telemetry/semantic-conventions at 055b333b0256. A test compares
-them with the models' names, tests/fixtures/semantic_conventions.json, and every `gen_ai.` name in
-our code with both. spans.py names those that our own spans have.
+release), with the tokens by modality that 002c8a6ea1c8 added; deprecated ones from
+open-telemetry/semantic-conventions at 055b333b0256. A test compares them with the models' names,
+tests/fixtures/semantic_conventions.json, and every `gen_ai.` name in our code with both. spans.py
+names those that our own spans have.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ ATTRIBUTES = frozenset({
     "gen_ai.request.top_p", "gen_ai.response.finish_reasons", "gen_ai.retrieval.documents",
     "gen_ai.retrieval.query.text", "gen_ai.token.type", "gen_ai.tool.call.arguments",
     "gen_ai.tool.call.result", "gen_ai.tool.description", "gen_ai.tool.type",
-    "gen_ai.workflow.name",
+    "gen_ai.usage.audio.input_tokens", "gen_ai.usage.audio.output_tokens",
+    "gen_ai.usage.image.input_tokens", "gen_ai.usage.text.input_tokens",
+    "gen_ai.usage.text.output_tokens", "gen_ai.usage.video.input_tokens", "gen_ai.workflow.name",
 })  # fmt: skip
 
 EVENT_INFERENCE = "gen_ai.client.inference.operation.details"
@@ -96,5 +99,5 @@ DEPRECATED: Mapping[str, str | None] = {
     "gen_ai.openai.response.system_fingerprint": "openai.response.system_fingerprint",
 }
 
-# What a request cost by its sender's account, in US dollars. OpenLLMetry and LiteLLM use it.
+# What a request cost by its sender's account, in US dollars. OpenLIT uses it, Langfuse reads it.
 COST = "gen_ai.usage.cost"

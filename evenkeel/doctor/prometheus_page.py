@@ -58,10 +58,10 @@ class PrometheusPage:
     wrong_line: str = ""
 
     def has(self, metric: str, where: Sequence[tuple[str, str]] = ()) -> bool:
-        """Tell whether the page has a metric, with these label values."""
+        """Tell whether the page has a metric, with these label values; "" is a missing label."""
         found = self.metrics.get(metric) or self.metrics.get(f"{metric}_total")
         return found is not None and all(
-            value in found.labels.get(label, ()) for label, value in where
+            value in found.labels.get(label, {""}) for label, value in where
         )
 
     def has_value(self, metric: str) -> bool:

@@ -87,7 +87,7 @@ class MetricSource(_Table):
 
     Attributes:
         metric: Its name, as on the Prometheus page.
-        where: The value that one label must have.
+        where: The value that one label must have; "" is a missing or empty one.
         scale: Factor to our unit: 0.001 for milliseconds.
         take: `sum` counts up the observations of a histogram or summary.
         is_delta: Whether each point counts for itself, rather than from the engine's start.

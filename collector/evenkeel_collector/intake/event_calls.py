@@ -19,7 +19,10 @@ _CONTENT = {
     conventions.SYSTEM_INSTRUCTIONS,
     conventions.TOOL_DEFINITIONS,
 }
-CODEX_REQUEST = "codex.api_request"
+CODEX_REQUEST, CODEX_SEND = "codex.api_request", "codex.websocket_request"
+# Its other endpoints, which summarise conversations, have no event at the end. Older versions
+# name none.
+_STREAMING = (None, "unknown", "/responses")
 # More tokens are no request's.
 MAX_COUNT = 1e9
 _OURS = "evenkeel."
@@ -113,6 +116,11 @@ def _codex_request(event: Mapping[str, str]) -> DescribedCall | None:
     )
 
 
+def _codex_send(event: Mapping[str, str]) -> DescribedCall | None:
+    """A request over a WebSocket, which is counted when its stream is complete."""
+    return None
+
+
 def _codex_stream(event: Mapping[str, str]) -> DescribedCall | None:
     """The end of a stream, complete or failed."""
     kind, error = event.get("event.kind", ""), event.get("error.message")
@@ -135,12 +143,17 @@ def _codex_stream(event: Mapping[str, str]) -> DescribedCall | None:
 
 
 def begins(name: str, event: Mapping[str, str]) -> str | None:
-    """Return the conversation whose request an event says was sent, None for other events."""
-    if name != CODEX_REQUEST or "error.message" in event:
+    """Return the conversation whose request an event says was sent, None for other events.
+
+    Over HTTP, Codex says so when the answer begins, over a WebSocket once it has sent the request.
+    """
+    if "error.message" in event:
         return None
-    if not event.get("http.response.status_code", "").startswith("2"):
-        return None
-    return _session_of(event) or None
+    if name == CODEX_SEND:
+        return _session_of(event) or None
+    status, endpoint = event.get("http.response.status_code", ""), event.get("endpoint")
+    is_begun = name == CODEX_REQUEST and status.startswith("2")
+    return (_session_of(event) or None) if is_begun and endpoint in _STREAMING else None
 
 
 def _request(
@@ -219,6 +232,7 @@ READERS: Mapping[str, Callable[[Mapping[str, str]], DescribedCall | None]] = {
     "claude_code.api_error": _claude_error,
     "claude_code.tool_result": _tool,
     CODEX_REQUEST: _codex_request,
+    CODEX_SEND: _codex_send,
     "codex.sse_event": _codex_stream,
     "codex.tool_result": _tool,
 }

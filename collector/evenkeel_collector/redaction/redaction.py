@@ -376,11 +376,12 @@ class Redactor:
 
 
 def _event_names(record: Any) -> Iterator[str]:
-    """Yield what may be the name of a log record's event: senders write it in three places."""
+    """Yield what may be the name of a log record's event: senders write it in four places."""
     yield record.event_name
     yield record.body.string_value
     for pair in record.attributes:
-        if pair.key == conventions.EVENT_NAME:
+        # LiteLLM writes it with an underscore.
+        if pair.key in (conventions.EVENT_NAME, "event_name"):
             yield pair.value.string_value
 
 

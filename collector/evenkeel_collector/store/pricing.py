@@ -2,7 +2,7 @@
 
 Whatever writes a request, its row is priced at the price of its time, and keeps its cost when
 prices change. The rule is that of evenkeel/prices/cost.py, as one expression of constants; a cost
-that the sender states is taken as it is.
+that the sender states is taken as it is, if the file exchanges its currency.
 """
 
 from __future__ import annotations
@@ -216,7 +216,8 @@ def cost_sql(file: PriceFile) -> str:
     models, engines = in_order(file.model), in_order(file.engine)
     if not models and not engines:
         return f"CAST({given}, 'Nullable(Float64)')"
-    choices = [f"isNotNull(given_cost), {given}"]
+    # One that cannot be exchanged is none.
+    choices = [] if given_rate is None else [f"isNotNull(given_cost), {given}"]
     number = f"({_number_of([*models, *engines])} AS price_number)"
     choices.append(f"{number} = {len(models) + len(engines) + 1}, NULL")
     if models:

@@ -7,12 +7,25 @@ WITH
     multiIf(
         $servers,
         '') AS server,
+    -- LiteLLM's names for calls, and ours.
+    ['acompletion', 'responses', 'aresponses', 'anthropic_messages', 'aanthropic_messages', 'text_completion',
+        'atext_completion', 'generate_content', 'agenerate_content', 'generate_content_stream',
+        'agenerate_content_stream'] AS litellm_calls,
+    ['chat', 'chat', 'chat', 'chat', 'chat', 'text_completion', 'text_completion', 'generate_content',
+        'generate_content', 'generate_content', 'generate_content'] AS litellm_operations,
     multiIf(
         server != '', server,
         SpanAttributes['openinference.span.kind'] = 'LLM', 'openinference',
-        SpanAttributes['llm.request.type'] IN ('chat', 'completion'), 'openllmetry',
-        SpanKind = 'Client' AND SpanAttributes['gen_ai.request.model'] != ''
-            AND SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content'),
+        SpanAttributes['llm.request.type'] IN ('chat', 'completion')
+            OR has(litellm_calls, SpanAttributes['llm.request.type']), 'openllmetry',
+        -- Of any kind: agent frameworks, and models within the process, are no clients. Logfire's records of a
+        -- moment, such as that a stream has ended, come besides the call's span.
+        SpanAttributes['gen_ai.request.model'] != '' AND SpanAttributes['logfire.span_type'] IN ('', 'span')
+            AND (SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content')
+                -- Older conventions have no operation, nor has Vercel's AI SDK up to 6.
+                OR SpanAttributes['gen_ai.operation.name'] = ''
+                    AND (SpanAttributes['ai.operationId'] != '' OR SpanAttributes['gen_ai.usage.output_tokens'] != ''
+                        OR SpanAttributes['gen_ai.usage.completion_tokens'] != '')),
             'gen_ai',
         '') AS who,
     (keys -> SpanAttributes[arrayFirst(key -> SpanAttributes[key] != '', keys)]) AS first_of,
@@ -29,7 +42,7 @@ WITH
         AS provider,
     mapContains(SpanAttributes, 'evenkeel.clamped.start_unix_nano') AS is_clamped,
     arrayFirst((t, name) -> name IN ('First Token Stream Event', 'llm.content.completion.chunk',
-        'gen_ai.content.completion.chunk'), Events.Timestamp, Events.Name) AS first_chunk,
+        'gen_ai.content.completion.chunk', 'ai.stream.firstChunk'), Events.Timestamp, Events.Name) AS first_chunk,
     -- OpenInference: what was asked for, which a failed request has too.
     (name -> JSONExtractString(SpanAttributes['llm.invocation_parameters'], name)) AS invoked,
     (name -> ifNull(toString(JSONExtract(SpanAttributes['llm.invocation_parameters'], name,
@@ -50,7 +63,8 @@ WITH
         if(server != '', $output_tokens, first_of(['gen_ai.usage.output_tokens',
             'gen_ai.usage.completion_tokens', 'llm.token_count.completion'])),
         if(server != '', $cached_tokens, first_of(['gen_ai.usage.cache_read.input_tokens',
-            'gen_ai.usage.cache_read_input_tokens', 'llm.token_count.prompt_details.cache_read'])),
+            'gen_ai.usage.cache_read_input_tokens', 'llm.token_count.prompt_details.cache_read',
+            'ai.usage.cachedInputTokens'])),
         multiIf(server != '', $temperature, SpanAttributes['gen_ai.request.temperature'] != '',
             SpanAttributes['gen_ai.request.temperature'], invoked_number('temperature')),
         in_seconds($queue_s),
@@ -63,15 +77,19 @@ WITH
             toString((toUnixTimestamp64Nano(first_chunk) - toUnixTimestamp64Nano(Timestamp)) / 1e9)),
         multiIf($e2e_s != '', in_seconds($e2e_s), is_clamped, '', toString(Duration / 1e9)),
         SpanAttributes['evenkeel.sample_weight'],
-        -- Anthropic's SDK says cache_write.
+        -- Anthropic's SDK and Strands say cache_write.
         first_of(['gen_ai.usage.cache_creation.input_tokens', 'gen_ai.usage.cache_creation_input_tokens',
-            'gen_ai.usage.cache_write.input_tokens', 'llm.token_count.prompt_details.cache_write']),
+            'gen_ai.usage.cache_write.input_tokens', 'gen_ai.usage.cache_write_input_tokens',
+            'llm.token_count.prompt_details.cache_write', 'ai.usage.inputTokenDetails.cacheWriteTokens']),
         first_of(['gen_ai.usage.reasoning.output_tokens', 'gen_ai.usage.reasoning_tokens',
-            'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning']),
-        -- OpenInference; OpenLLMetry and LiteLLM; Pydantic AI.
-        first_of(['llm.cost.total', 'gen_ai.usage.cost', 'operation.cost']),
-        SpanAttributes['llm.token_count.prompt_details.audio'],
-        SpanAttributes['llm.token_count.completion_details.audio']
+            'gen_ai.usage.details.reasoning_tokens', 'llm.token_count.completion_details.reasoning',
+            'ai.usage.reasoningTokens']),
+        -- OpenInference; OpenLIT and Langfuse; Pydantic AI; LiteLLM, and with LITELLM_OTEL_V2.
+        -- An answer from its cache costs nothing.
+        if(lower(SpanAttributes['litellm.cache_hit']) = 'true', '0', first_of(['llm.cost.total',
+            'gen_ai.usage.cost', 'operation.cost', 'gen_ai.cost.total_cost', 'litellm.cost.total'])),
+        first_of(['gen_ai.usage.audio.input_tokens', 'llm.token_count.prompt_details.audio']),
+        first_of(['gen_ai.usage.audio.output_tokens', 'llm.token_count.completion_details.audio'])
     ] AS texts,
     arrayMap((text, low, high, is_whole) -> if(toFloat64OrNull(text) BETWEEN low AND high
             AND toFloat64OrNull(text) = if(is_whole, floor(toFloat64OrNull(text)), toFloat64OrNull(text)),
@@ -84,6 +102,26 @@ WITH
     arrayMap((name, text) -> (name, reason_of(text)),
         arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
         arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)) AS refused,
+    multiIf(startsWith(SpanAttributes['gen_ai.response.finish_reasons'], '['),
+        JSONExtractString(SpanAttributes['gen_ai.response.finish_reasons'], 1),
+        SpanAttributes['gen_ai.response.finish_reasons'] != '',
+        SpanAttributes['gen_ai.response.finish_reasons'],
+        first_of(['gen_ai.response.finish_reason', 'llm.response.finish_reason',
+            'gen_ai.completion.0.finish_reason', 'llm.finish_reason'])) AS said_finish,
+    -- Anthropic's, Bedrock's, Gemini's, Mistral's and the Responses API's words for an answer that was cut or
+    -- filtered, and OpenAI's, which rules count (docs/decisions/0361-cut-and-filtered-in-one-word.md).
+    ['max_tokens', 'max_output_tokens', 'model_length', 'model_context_window_exceeded',
+        'refusal', 'content_filtered', 'guardrail_intervened', 'content-filter', 'safety', 'recitation',
+        'blocklist', 'prohibited_content', 'spii', 'image_safety'] AS provider_ends,
+    arrayMap(place -> if(place <= 4, 'length', 'content_filter'), arrayEnumerate(provider_ends)) AS ends,
+    -- Bedrock counts cached and written tokens apart from the input's, but in the total.
+    ifNull(numbers[4], 0) + ifNull(numbers[12], 0) AS cache_tokens,
+    if(server = '', toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
+        'llm.token_count.total'])) - numbers[2] - ifNull(numbers[3], 0), NULL) AS rest_tokens,
+    -- Gemini counts its thoughts apart from the output's, but in the total; OpenLLMetry passes that on.
+    position(lower(first_of(['gen_ai.request.model', 'llm.model_name'])), 'gemini') > 0 AS is_gemini,
+    if(ifNull(rest_tokens = cache_tokens, 0) AND NOT is_gemini, cache_tokens, 0) AS apart_tokens,
+    if(ifNull(rest_tokens BETWEEN 1 AND 1e8, 0) AND is_gemini, rest_tokens, 0) AS thought_tokens,
     -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
     first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
         'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
@@ -93,7 +131,8 @@ SELECT
     TraceId AS trace_id,
     SpanId AS span_id,
     ServiceName AS service,
-    ifNull(nullIf(first_of(['gen_ai.operation.name', 'llm.request.type']), ''), 'chat') AS operation,
+    transform(ifNull(nullIf(first_of(['gen_ai.operation.name', 'llm.request.type']), ''), 'chat'),
+        litellm_calls, litellm_operations) AS operation,
     -- A request that states no ID has its span's, so that it can be opened.
     coalesce(nullIf(if(server != '', $request_id,
         -- The last is OpenInference's, where answers are stored (redaction/answer_id.py).
@@ -115,26 +154,24 @@ SELECT
         'prompt.id']), '') AS prompt_name,
     nullIf(first_of(['evenkeel.prompt.version', 'gen_ai.prompt.version', 'traceloop.prompt.version',
         'llm.prompt_template.version']), '') AS prompt_version,
-    if(StatusCode = 'Error', 'error', 'ok') AS status,
-    nullIf(multiIf(startsWith(SpanAttributes['gen_ai.response.finish_reasons'], '['),
-        JSONExtractString(SpanAttributes['gen_ai.response.finish_reasons'], 1),
-        SpanAttributes['gen_ai.response.finish_reasons'] != '',
-        SpanAttributes['gen_ai.response.finish_reasons'],
-        first_of(['gen_ai.response.finish_reason', 'llm.response.finish_reason',
-            'gen_ai.completion.0.finish_reason', 'llm.finish_reason'])), '') AS finish_reason,
+    -- The conventions set error.type only if the call failed; not all senders set the status as well.
+    if(StatusCode = 'Error' OR StatusCode = 'Unset' AND SpanAttributes['error.type'] != '', 'error', 'ok')
+        AS status,
+    nullIf(transform(lower(said_finish), provider_ends, ends, said_finish), '') AS finish_reason,
     nullIf(if(SpanAttributes['error.type'] != '', SpanAttributes['error.type'],
         arrayFirst((a, name) -> name = 'exception', Events.Attributes, Events.Name)['exception.type']),
         '') AS error_type,
     accurateCastOrNull(numbers[1], 'UInt32') AS max_tokens,
     numbers[5] AS temperature,
-    accurateCastOrNull(numbers[2], 'UInt32') AS input_tokens,
-    accurateCastOrNull(numbers[3], 'UInt32') AS output_tokens,
+    accurateCastOrNull(numbers[2] + apart_tokens, 'UInt32') AS input_tokens,
+    accurateCastOrNull(numbers[3] + thought_tokens, 'UInt32') AS output_tokens,
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
-    accurateCastOrNull(numbers[13], 'UInt32') AS reasoning_tokens,
-    -- Who reports no reasoning had none, or includes it in what the user sees.
-    if(isNull(numbers[3]), NULL,
-        toUInt32(greatest(ifNull(numbers[3], 0.) - ifNull(numbers[13], 0.), 0.))) AS visible_tokens,
+    accurateCastOrNull(ifNull(numbers[13], nullIf(thought_tokens, 0)), 'UInt32') AS reasoning_tokens,
+    -- Who reports no reasoning had none, or includes it in what the user sees. More reasoning than output is
+    -- counted apart, as by Gemini.
+    if(isNull(numbers[3]), NULL, toUInt32(ifNull(numbers[3], 0.)
+        - if(ifNull(numbers[13] > numbers[3], 1), 0., ifNull(numbers[13], 0.)))) AS visible_tokens,
     numbers[14] AS given_cost,
     if(isNull(numbers[15]) AND isNull(numbers[16]), NULL,
         toUInt32(ifNull(numbers[15], 0.) + ifNull(numbers[16], 0.))) AS audio_tokens,

@@ -152,6 +152,12 @@ def test_a_stated_cost_is_exchanged_or_has_no_place_in_the_bill(
     storage.prices.use(PriceFile(currency="EUR"))
     insert(client, {"given_cost": 5.0})
     assert client.query("SELECT sum(cost), count(cost) FROM requests").first_row == (1.0, 1)
+    # Then the file's own price counts, if there is one.
+    storage.prices.use(
+        PriceFile(currency="EUR", model=(ModelPrice(name="big", input=4, output=8, **READ),))
+    )
+    insert(client, {"given_cost": 5.0, "input_tokens": 500_000, "output_tokens": 0})
+    assert client.query("SELECT sum(cost), count(cost) FROM requests").first_row == (3.0, 2)
 
 
 def test_costs_stay_when_prices_change(storage: Storage, client: Any) -> None:

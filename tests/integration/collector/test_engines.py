@@ -7,6 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.measures import MEASURES, MeasureKind
@@ -175,6 +178,8 @@ def test_the_engine_page_is_filled_by_what_an_engine_reports(store: Store, engin
     ("engine", "measure", "expected"),
     [
         ("sglang", "num_waiting", 7.0),
+        # The total, and not what it has per priority besides.
+        ("sglang", "num_running", 5.0),
         ("sglang", "kv_live_ratio", 0.83),
         ("sglang", "output_tokens", 1500.0),
         ("tgi", "num_running", 4.0),
@@ -201,6 +206,21 @@ def test_values_are_in_our_units(store: Store, engine: str, measure: str, expect
 )
 def test_a_model_selects_its_engines(store: Store, model: str, engines: set[str]) -> None:
     assert {row["engine"] for row in series(store, model)} == engines
+
+
+def test_deltas_of_a_counter_are_added_up(store: Store, collector: CollectorProcess) -> None:
+    for age_s, tokens in ((60, 30.0), (30, 20.0), (1, 50.0)):
+        request = ExportMetricsServiceRequest()
+        resource = request.resource_metrics.add()
+        resource.resource.attributes.extend(key_values({"service.name": "by deltas"}))
+        metric = resource.scope_metrics.add().metrics.add(name="vllm:prompt_tokens")
+        metric.sum.aggregation_temporality, metric.sum.is_monotonic = 1, True
+        metric.sum.data_points.add(time_unix_nano=NOW_NS - age_s * SECOND, as_double=tokens)
+        post(collector, "/v1/metrics", request)
+    stored = "SELECT count() FROM engine_state WHERE service = 'by deltas'"
+    wait_for(lambda: collector.rows(stored) == [(3,)])
+    found = [row["value"] for row in series(store, model="by deltas")]
+    assert found == [100.0]
 
 
 def test_histograms_become_percentiles_in_seconds(store: Store) -> None:

@@ -183,12 +183,176 @@ def test_an_openinference_request_has_the_model_that_was_asked_for(
     wait_for(lambda: collector.rows(query, {"s": service}) == [(*expected, "error")])
 
 
+# opentelemetry-instrumentation-google-generativeai 0.62.4 (OpenLLMetry).
+GEMINI = {
+    "gen_ai.provider.name": "gcp.gen_ai",
+    "gen_ai.operation.name": "generate_content",
+    "gen_ai.request.model": "gemini",
+}
+# packages/otel/src/legacy-open-telemetry.ts of vercel/ai.
+AI_SDK_FAILED = {
+    "ai.operationId": "ai.streamText.doStream",
+    "gen_ai.system": "openai.chat",
+    "gen_ai.request.model": "m",
+}
+AI_SDK = {
+    **AI_SDK_FAILED,
+    "gen_ai.usage.input_tokens": 50,
+    "gen_ai.usage.output_tokens": 8,
+    "ai.usage.cachedInputTokens": 20,
+    "ai.usage.inputTokenDetails.cacheWriteTokens": 5,
+    "ai.usage.reasoningTokens": 2,
+}
+# What frameworks and gateways send: the kind of the span, its attributes, and its request. Names
+# are those of Strands (telemetry/tracer.py 1.62.0) and LiteLLM (integrations/, 1.110.2).
+STRANDS = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "model of Strands",
+    "gen_ai.usage.input_tokens": 100,
+    "gen_ai.usage.output_tokens": 20,
+}
+BEDROCK_CACHE = {
+    "gen_ai.usage.cache_read.input_tokens": 60,
+    "gen_ai.usage.cache_write_input_tokens": 10,
+}
+LITELLM = {
+    "llm.request.type": "acompletion",
+    "gen_ai.request.model": "model of LiteLLM",
+    "gen_ai.response.id": "chatcmpl-litellm",
+    "gen_ai.usage.input_tokens": 30,
+    "gen_ai.usage.output_tokens": 3,
+    "gen_ai.usage.total_tokens": 33,
+    "gen_ai.cost.total_cost": 0.25,
+}
+LITELLM_V2 = {
+    **{key: value for key, value in GEN_AI.items() if not key.startswith("gen_ai.usage")},
+    "gen_ai.usage.input_tokens": 30,
+    "litellm.cost.total": 0.5,
+}
+FINISH = "gen_ai.response.finish_reasons"
+SOUND = {
+    **GEN_AI,
+    "gen_ai.usage.audio.input_tokens": 20,
+    "gen_ai.usage.audio.output_tokens": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "expected"),
+    [
+        pytest.param(1, STRANDS, {"source": "gen_ai", "input_tokens": 100}, id="Strands"),
+        pytest.param(
+            1,
+            {**STRANDS, **BEDROCK_CACHE, "gen_ai.usage.total_tokens": 190},
+            {"input_tokens": 170, "cached_tokens": 60, "cache_write_tokens": 10},
+            id="a total that has cached tokens besides the input's",
+        ),
+        pytest.param(
+            1,
+            {**STRANDS, **BEDROCK_CACHE, "gen_ai.usage.total_tokens": 120},
+            {"input_tokens": 100, "cached_tokens": 60, "cache_write_tokens": 10},
+            id="a total that has cached tokens among the input's",
+        ),
+        pytest.param(
+            2,
+            {**LITELLM, "gen_ai.operation.name": "acompletion"},
+            {
+                "source": "openllmetry", "operation": "chat", "request_id": "chatcmpl-litellm",
+                "model": "model of LiteLLM", "input_tokens": 30, "given_cost": 0.25,
+            },
+            id="LiteLLM's proxy",
+        ),
+        pytest.param(1, LITELLM, {"operation": "chat"}, id="LiteLLM without content"),
+        pytest.param(
+            1,
+            {**LITELLM, "litellm.cache_hit": True, "gen_ai.cost.total_cost": 0.25},
+            {"given_cost": 0.0},
+            id="LiteLLM's cache",
+        ),
+        pytest.param(
+            1,
+            {**LITELLM, "llm.request.type": "atext_completion"},
+            {"operation": "text_completion"},
+            id="LiteLLM's completions",
+        ),
+        pytest.param(3, LITELLM_V2, {"given_cost": 0.5, "input_tokens": 30}, id="LITELLM_OTEL_V2"),
+        pytest.param(3, GEN_AI, {"status": "error"}, id="an error without a status"),
+        pytest.param(3, SOUND, {"audio_tokens": 25, "input_tokens": 40}, id="sound"),
+        pytest.param(
+            3,
+            {
+                **GEMINI, "gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20,
+                "gen_ai.usage.cache_read.input_tokens": 30, "gen_ai.usage.total_tokens": 420,
+            },
+            {
+                "input_tokens": 100, "output_tokens": 320, "reasoning_tokens": 300,
+                "visible_tokens": 20,
+            },
+            id="Gemini's thoughts",
+        ),
+        pytest.param(
+            1,
+            AI_SDK,
+            {
+                "source": "gen_ai", "operation": "chat", "input_tokens": 50, "cached_tokens": 20,
+                "reasoning_tokens": 2, "cache_write_tokens": 5, "ttft_s": 0.25,
+            },
+            id="the AI SDK",
+        ),
+        pytest.param(
+            1, AI_SDK_FAILED, {"input_tokens": None, "model": "m"}, id="the AI SDK's error"
+        ),
+        pytest.param(
+            3,
+            {"gen_ai.request.model": "m", "gen_ai.usage.completion_tokens": 3},
+            {"operation": "chat", "output_tokens": 3},
+            id="conventions without operations",
+        ),
+        pytest.param(
+            3,
+            {**GEN_AI, "gen_ai.usage.reasoning.output_tokens": 40},
+            {"visible_tokens": 6, "reasoning_tokens": 40},
+            id="reasoning besides the output",
+        ),
+        *(
+            pytest.param(3, {**GEN_AI, FINISH: sent}, {"finish_reason": kept}, id=f"ends by {sent}")
+            for sent, kept in (
+                (["max_tokens"], "length"),
+                ("MAX_TOKENS", "length"),
+                (["guardrail_intervened"], "content_filter"),
+                (["SAFETY"], "content_filter"),
+                (["end_turn"], "end_turn"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_frameworks_and_gateways_send_is_a_request(
+    collector: CollectorProcess,
+    request: pytest.FixtureRequest,
+    kind: int,
+    attributes: dict[str, Any],
+    expected: dict[str, Any],
+) -> None:
+    service = request.node.callspec.id
+    body = trace_request(1, attributes, name="call", service=service)
+    (span,) = body.resource_spans[0].scope_spans[0].spans
+    span.kind = kind
+    if attributes is AI_SDK:
+        first_ns = span.start_time_unix_nano + SECOND // 4
+        span.events.add(name="ai.stream.firstChunk", time_unix_nano=first_ns)
+    post(collector, body.SerializeToString())
+    query = f"SELECT {', '.join(expected)} FROM requests WHERE service = {{s:String}}"
+    wait_for(lambda: len(collector.rows(query, {"s": service})) == 1)
+    assert collector.rows(query, {"s": service}) == [tuple(expected.values())]
+
+
 def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     others: list[tuple[str, dict[str, Any]]] = [
         ("embed", {"openinference.span.kind": "EMBEDDING", "llm.model_name": "m"}),
         ("chain", {"openinference.span.kind": "CHAIN"}),
         ("tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.request.model": "m"}),
         ("llm_request", {"unrelated": 1}),
+        ("streaming response from 'm' took 0.5s", {**GEN_AI, "logfire.span_type": "log"}),
         ("evenkeel.evaluation", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}),
     ]
     body = b"".join(
@@ -205,7 +369,7 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     assert collector.rows("SELECT status, source FROM requests WHERE service = 'ours'") == [
         ("shed", "evenkeel")
     ]
-    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(5,)]
+    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(6,)]
     assert collector.rows("SELECT count() FROM requests WHERE service = 'none'") == [(0,)]
 
 

@@ -7,11 +7,11 @@ from evenkeel import conventions, spans
 from tests.checkout import ROOT
 
 MODELS = json.loads((ROOT / "tests/fixtures/semantic_conventions.json").read_text(encoding="utf-8"))
-# Names of other tools: vLLM, SGLang, OpenLLMetry, LiteLLM, Anthropic's SDK, Pydantic AI; and of
-# earlier conventions.
+# Names of other tools: vLLM, SGLang, OpenLLMetry, LiteLLM, Anthropic's SDK, Pydantic AI, Strands;
+# and of earlier conventions.
 OTHERS = re.compile(
     r"gen_ai\.(latency\..+|request\.id|request\.(max_completion_tokens|n)|response\.finish_reason"
-    r"|usage\.(cost|cache_(read|creation)_input_tokens|reasoning_tokens|total_tokens|num_sequences"
+    r"|cost\.total_cost|usage\.(cost|cache_(read|creation|write)_input_tokens|reasoning_tokens|total_tokens|num_sequences"
     r"|cached_tokens|cache_write\.input_tokens|details\.reasoning_tokens)|task\.(input|output)"
     r"|prompt\.version|(content|prompt|completion)\..*|.*\.message|choice|tool\.message)"
 )
@@ -26,7 +26,8 @@ FILES = sorted(
 
 
 def test_the_list_is_the_models() -> None:
-    assert set(MODELS["attributes"]["names"]) == conventions.ATTRIBUTES
+    names = {*MODELS["attributes"]["names"], *MODELS["modalities"]["names"]}
+    assert names == conventions.ATTRIBUTES
     assert set(MODELS["events"]["names"]) == conventions.EVENTS
     assert set(MODELS["metrics"]["names"]) == conventions.METRICS
     assert MODELS["deprecated"]["renamed_to"] == conventions.DEPRECATED

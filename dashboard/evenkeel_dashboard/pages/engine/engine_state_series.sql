@@ -30,7 +30,7 @@ FROM
             {engines:Array(String)}[place] AS engine,
             {measures:Array(String)}[place] AS measure,
             {are_counters:Array(UInt8)}[place] = 1 AS is_counter,
-            {are_deltas:Array(UInt8)}[place] = 1 AS is_delta,
+            {are_deltas:Array(UInt8)}[place] = 1 OR engine_state.temporality = 'delta' AS is_delta,
             if({are_sums:Array(UInt8)}[place] = 1, engine_state.sum, engine_state.value)
                 * {scales:Array(Float64)}[place] AS read,
             coalesce(

@@ -107,6 +107,33 @@ _RULES: Sequence[_Rule] = (
             "completion": Kind.MODEL,
             "embedding": Kind.EMBEDDING,
             "rerank": Kind.RERANK,
+            # LiteLLM's.
+            "acompletion": Kind.MODEL,
+            "text_completion": Kind.MODEL,
+            "atext_completion": Kind.MODEL,
+            "responses": Kind.MODEL,
+            "aresponses": Kind.MODEL,
+            "anthropic_messages": Kind.MODEL,
+            "aanthropic_messages": Kind.MODEL,
+            "generate_content": Kind.MODEL,
+            "agenerate_content": Kind.MODEL,
+            "generate_content_stream": Kind.MODEL,
+            "agenerate_content_stream": Kind.MODEL,
+            "aembedding": Kind.EMBEDDING,
+            "arerank": Kind.RERANK,
+        },
+    ),
+    # Vercel's AI SDK up to 6.
+    _Rule(
+        "ai.operationId",
+        {
+            "ai.generateText.doGenerate": Kind.MODEL,
+            "ai.streamText.doStream": Kind.MODEL,
+            "ai.generateObject.doGenerate": Kind.MODEL,
+            "ai.streamObject.doStream": Kind.MODEL,
+            "ai.embed.doEmbed": Kind.EMBEDDING,
+            "ai.embedMany.doEmbed": Kind.EMBEDDING,
+            "ai.toolCall": Kind.TOOL,
         },
     ),
     _Rule("gen_ai.latency.e2e", {"*": Kind.MODEL}),
@@ -138,7 +165,10 @@ INPUT_TOKENS = (
 OUTPUT_TOKENS = (
     "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
 )  # fmt: skip
-COST = ("llm.cost.total", "gen_ai.usage.cost")
+COST = (
+    "llm.cost.total", "gen_ai.usage.cost", "operation.cost", "gen_ai.cost.total_cost",
+    "litellm.cost.total",
+)  # fmt: skip
 MODEL_NAME = (
     "gen_ai.request.model", "llm.model_name", "gen_ai.response.model",
     "embedding.model_name",

@@ -11,6 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 
 from evenkeel.privacy.budget import MAX_HASTY_VALUES, OverBudgetError
+from evenkeel_collector.intake.begun_requests import BegunRequests
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.event_calls import READERS
 from evenkeel_collector.intake.event_spans import (
@@ -173,6 +174,19 @@ def test_content_of_gen_ai_events_is_removed_unless_it_is_switched_on() -> None:
     assert b"Weather" not in checked(request).payload
     (kept,) = records_of(checked(request, content_tenants=("*",)))
     assert "Weather?" in attributes_of(kept)["gen_ai.input.messages"]
+    for event, name in (
+        ("gemini_cli.user_prompt", "prompt"),
+        ("gemini_cli.api_response", "response_text"),
+        ("qwen-code.tool_call", "function_args"),
+    ):
+        gemini = logs_request(1, {"event.name": event, name: "Weather?", "kept": "yes"})
+        (record,) = records_of(checked(gemini))
+        assert attributes_of(record) == {"event.name": event, "kept": "yes"}
+    # LiteLLM's attribute has an underscore.
+    named = {"event_name": "gen_ai.content.prompt", "gen_ai.prompt": "Weather?"}
+    litellm = logs_request(1, named, body={"role": "user", "content": "Weather?"})
+    (record,) = records_of(checked(litellm))
+    assert b"Weather" not in record.SerializeToString()
     # Conventions before 1.37: the body is the message.
     old = logs_request(1, {"event.name": "gen_ai.user.message"}, body={"content": "Weather?"})
     assert b"Weather" not in checked(old).payload
@@ -241,6 +255,8 @@ def test_a_tools_result_is_a_call_of_it(
     [
         ("api_request", False, False),
         ("api_request failed", True, True),
+        ("api_request compact", False, False),
+        ("websocket_request", False, False),
         ("sse_event", False, False),
         ("sse_event completed", True, False),
         ("sse_event failed", True, True),
@@ -256,6 +272,33 @@ def test_codex_counts_a_request_once(event: str, is_counted: bool, is_error: boo
         assert span.trace_id.hex() == "99999999888847778666555555555555"
         assert attributes["gen_ai.conversation.id"] == "99999999-8888-4777-8666-555555555555"
         assert (span.status.code == 2) == is_error
+
+
+@pytest.mark.parametrize(
+    ("events", "duration_s"),
+    [
+        pytest.param({"api_request": 10}, 3.82, id="over HTTP"),
+        pytest.param({"websocket_request": 10}, 3.004, id="over a WebSocket"),
+        pytest.param(
+            {"api_request compact": 9, "websocket_request": 10}, 3.004, id="after a summary"
+        ),
+        pytest.param({"api_request compact": 9}, None, id="a summary begins no request"),
+    ],
+)
+def test_codex_requests_take_from_the_event_that_sent_them(
+    events: dict[str, int], duration_s: float | None
+) -> None:
+    begun = BegunRequests()
+    for event, at_s in {**events, "sse_event completed": 13}.items():
+        request = agent_event("codex", event)
+        (record,) = request.resource_logs[0].scope_logs[0].log_records
+        record.time_unix_nano = (1_795_582_500 + at_s) * 10**9
+        found = check_logs_protobuf(request.SerializeToString(), begun=begun)
+    ((span, attributes),) = spans_of(found.payload)
+    is_known = "evenkeel.clamped.start_unix_nano" not in attributes
+    assert is_known == (duration_s is not None)
+    taken_s = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
+    assert taken_s == (duration_s or 0)
 
 
 def test_a_duration_that_nobody_gives_is_not_zero() -> None:

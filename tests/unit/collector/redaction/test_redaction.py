@@ -180,6 +180,16 @@ CONTENT_NAMES = [
     "llm.output_messages.0.message.content",
     "retrieval.documents.0.document.content",
     "llm.prompt_template.variables",
+    # LiteLLM's raw requests and answers, of any provider.
+    "llm.openai.messages",
+    "llm.anthropic.content",
+    "llm.vertex_ai.contents",
+    "llm.azure.choices",
+    "llm.openai.input",
+    "llm.bedrock.stringified_raw_response",
+    "ai.response.reasoning",
+    "ai.values",
+    "spring.ai.chat.client.user.text",
 ]
 EVENT_NAMES = ["gen_ai.content.prompt", "gen_ai.content.completion", "gen_ai.user.message"]
 
@@ -195,6 +205,20 @@ def test_content_goes_unless_the_tenants_content_is_stored(name: str) -> None:
     message = request({name: CONTENT, TENANT: "acme"})
     assert storing.redact(message).counts == {}
     assert attributes_of(only_span(message))[name].string_value == CONTENT
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llm.token_count.prompt", "llm.token_count.completion", "llm.cost.prompt",
+        "llm.cost.completion_details.output", "llm.cost.prompt_details.input",
+        "llm.openai.model", "ai.response.finishReason", "gen_ai.tool.description",
+    ],
+)  # fmt: skip
+def test_what_is_named_like_content_and_is_none_stays(name: str) -> None:
+    message = request({name: 5})
+    REDACTOR.redact(message)
+    assert list(attributes_of(only_span(message))) == [name]
 
 
 @pytest.mark.parametrize("name", [*EVENT_NAMES, "gen_ai.choice"])

@@ -44,6 +44,12 @@ CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support"}
         ("POST", {"http.request.method": "POST"}, Kind.HTTP),
         ("POST", {"http.method": "POST"}, Kind.HTTP),
         ("llm_request", {"gen_ai.latency.e2e": "1.5"}, Kind.MODEL),
+        (
+            "Received Proxy Server Request",
+            {"gen_ai.operation.name": "acompletion", "llm.request.type": "acompletion"},
+            Kind.MODEL,
+        ),
+        ("ai.streamText.doStream", {"ai.operationId": "ai.streamText.doStream"}, Kind.MODEL),
         ("odd", {"gen_ai.operation.name": "something new"}, Kind.OTHER),
         ("work", {}, Kind.OTHER),
     ],
