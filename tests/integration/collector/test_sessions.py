@@ -62,6 +62,7 @@ class Sessions:
         attributes: dict[str, Any],
         trace: bytes | None = None,
         name: str = "a span",
+        kind: int = 3,
         **more: Any,
     ) -> bytes:
         """Add a span, to be sent with the next ones; return its id."""
@@ -70,7 +71,7 @@ class Sessions:
             trace_id=uuid.uuid4().bytes if trace is None else trace,
             span_id=span_id,
             name=name,
-            kind=3,
+            kind=kind,
             start_time_unix_nano=BEGIN + round(start_s * S),
             end_time_unix_nano=BEGIN + round(end_s * S),
             attributes=key_values(attributes),
@@ -169,6 +170,16 @@ def test_time_is_counted_once(store: Sessions) -> None:
     (row,) = store.rows("e2e_s, model_s, tool_s, client_s, ledger")
     assert (row["e2e_s"], row["model_s"], row["tool_s"], row["client_s"]) == (8.0, 5.0, 3.0, 0.0)
     assert sum(row["ledger"].values()) == pytest.approx(8.0)
+
+
+def test_a_tool_that_its_server_traces_as_well_is_called_once(store: Sessions) -> None:
+    store.request(0, 4, "s", "header", TRACE, decode_s=4.0)
+    called = store.tool(4, 7, TRACE)
+    served = {"gen_ai.operation.name": "execute_tool", "mcp.method.name": "tools/call"}
+    store.add(4.5, 6.5, served, TRACE, "tools/call grep", kind=2, parent_span_id=called)
+    store.send()
+    (row,) = store.rows("num_tools, tool_s")
+    assert (row["num_tools"], row["tool_s"]) == (1, 3.0)
 
 
 def test_a_session_is_found_by_each_of_its_models(store: Sessions) -> None:
