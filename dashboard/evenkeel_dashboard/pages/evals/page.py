@@ -125,7 +125,8 @@ def _show_slices(slices: list[SliceScores]) -> None:
     with st.container(border=True, key="card-slices"):
         st.html(
             '<div class="ek-title">Scores by slice'
-            "<small>mean score of what was scored; unscored is not wrong</small></div>"
+            "<small>mean score of the scored items, repeats as one; unscored is not wrong"
+            "</small></div>"
         )
         if not slices:
             st.caption("This run has no scored answers.")
