@@ -18,6 +18,7 @@ from evenkeel_evals.judge.gates import Gate, name_of
 from evenkeel_evals.judge.measure import estimate
 from evenkeel_evals.judge.plan import Assumptions
 from evenkeel_evals.stats.binary import proportion
+from evenkeel_evals.stats.clusters import cluster_codes
 from evenkeel_evals.stats.verdict import Verdict
 
 FLOOR_LEVEL = 0.95
@@ -77,7 +78,7 @@ def calibrate(
 ) -> Calibration:
     """Return the noise estimated from runs of one side against itself.
 
-    With nothing changed, "A" and "B" are interchangeable: swapping them at random within pairs
+    With nothing changed, "A" and "B" are interchangeable: swapping them at random in whole clusters
     turns each real run into any number of A/A runs with the same noise, ties and clusters.
 
     Args:
@@ -128,7 +129,8 @@ def calibrate(
 
 
 def _swapped(pairs: Sequence[AnsweredPair], generator: np.random.Generator) -> list[AnsweredPair]:
-    flips = generator.random(len(pairs)) < 0.5
+    codes = cluster_codes([pair.item.cluster_id for pair in pairs])
+    flips = (generator.random(len(pairs)) < 0.5)[codes]
     return [
         replace(pair, a=pair.b, b=pair.a) if flip else pair
         for pair, flip in zip(pairs, flips, strict=True)

@@ -1,6 +1,7 @@
 """Noise estimates from A/A runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,19 @@ def test_the_noise_that_is_there_is_found(make_pair, tmp_path: Path) -> None:  #
     known = read_assumptions(path)
     assert (known.discordance, known.is_measured) == (found.discordance, True)
     assert known.scatter[LatencyMetric.TTFT] == found.scatter["ttft"]
+
+
+def test_items_of_one_cluster_vary_together(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # In every second cluster of ten, all answers of one side are wrong.
+    pairs = [make_pair(i, True, i // 10 % 2 > 0) for i in range(400)]
+    pairs = [
+        replace(pair, item=replace(pair.item, cluster_id=f"c{i // 10}"))
+        for i, pair in enumerate(pairs)
+    ]
+    found = calibrate(GATES[:1], [pairs], ("d", "s"), 200, lambda *_: None)
+    # 95 % of a sum of twenty clusters, ±10 items each: 1.96 · √20 · 10/400.
+    assert found.noise_floor["accuracy"] == pytest.approx(0.219, rel=0.25)
+    assert found.false_alarm_ci95[0] <= 0.05
 
 
 def test_no_score_is_no_calibration(make_pair) -> None:  # type: ignore[no-untyped-def]
