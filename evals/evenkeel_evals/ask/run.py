@@ -171,8 +171,7 @@ class _Asker:
 
     async def repeat(self, lost: Sequence[PlannedPair], num_repeats: int) -> None:
         async def ask_on(pair: PlannedPair) -> None:
-            while (known := self._recorded.repeats(pair.index)).is_open(num_repeats):
-                letter = "A" if len(known.a) <= len(known.b) else "B"
+            while letter := self._recorded.repeats(pair.index).next_side(num_repeats):
                 answer = await self._ask(pair, letter, is_warmup=False)
                 self._recorded.record_repeat(pair.index, letter, answer.is_right)
                 await self._recorded.sync()

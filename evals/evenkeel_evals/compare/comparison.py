@@ -195,7 +195,7 @@ class Comparison:
         # Late checks would have to be made again for every repeat.
         lost = [pair for pair in find_lost(judgement.pairs) if not pair.item.scorer.checks]
         wanted = self._num_repeats()
-        return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
+        return [p for p in lost if recorded.repeats(p.index).next_side(wanted) is not None]
 
     async def ask(
         self,
@@ -346,7 +346,7 @@ class Comparison:
             self._judge_quality(recorded, pairs),
             [
                 pair.item.id
-                for pair in pairs
+                for pair in find_lost(pairs)
                 if recorded.repeats(pair.index).is_broken(self._num_repeats())
             ],
         )
