@@ -150,9 +150,14 @@ class RecordedRun:
         self._write({"kind": "sent"})
 
     def record_server_times(self, times: Mapping[str, ServerTimes], asked: Set[str]) -> None:
-        """Add the store's times of the traces it was asked for; each is asked for once."""
-        record = {"times": {key: asdict(t) for key, t in times.items()}, "asked": sorted(asked)}
-        self._write({"kind": "server", **record})
+        """Add the store's times of the traces it was asked for.
+
+        This process asks for none of them again. A later one asks for those that were not there.
+        """
+        if times:
+            self._write({"kind": "server", "times": {key: asdict(t) for key, t in times.items()}})
+        self.server_times = self.server_times or {}
+        self.times_asked.update(asked)
 
     def answer(self, pair: PlannedPair, letter: str) -> Answer | None:
         """Return the answer if it is recorded."""

@@ -162,7 +162,9 @@ def _publish(
 ) -> int:
     endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
-        problem = result_spans.send(outcome, endpoint)
+        problem: str | None = "the store lacks engine seconds of it; repeat this command later"
+        if not comparison.may_be_priced_later(recorded, outcome.pairs):
+            problem = result_spans.send(outcome, endpoint)
         if problem is None:
             recorded.record_sent()
         else:
