@@ -184,6 +184,8 @@ HEADERS_SESSION_OTHERS = (
 HEADER_PROMPT = "x-evenkeel-prompt"  # name@version
 HEADER_SLO_CLASS = "x-evenkeel-slo-class"
 HEADER_ROUTE = "x-evenkeel-route"
+# The route of requests that `evenkeel eval` makes.
+ROUTE_EVAL = "eval"
 # On a response: which layer of the response cache served it.
 HEADER_CACHE = "x-evenkeel-cache"
 HEADER_KNOWLEDGE = "x-evenkeel-knowledge"  # name@version, name@version

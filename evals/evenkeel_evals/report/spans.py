@@ -96,7 +96,7 @@ def result_spans(outcome: Outcome) -> Iterator[ReadableSpan]:
                 spans.REQUEST_MODEL: side.model,
                 spans.PROMPT_NAME: side.prompt_name,
                 spans.PROMPT_VERSION: side.prompt_version,
-                spans.ROUTE: "eval",
+                spans.ROUTE: spans.ROUTE_EVAL,
             }
             yield _answer_span(answer, attributes, resource)
     yield from _gate_spans(outcome, resource)
