@@ -95,8 +95,9 @@ class Comparison:
 
     @property
     def reads_cache(self) -> bool:
-        """Return whether cached answers are used: never if a gate is on latency or cost."""
+        """Return whether cached answers are used: never if a latency or a gate on cost counts."""
         is_timed = any(isinstance(gate, LatencyGate | CostGate) for gate in self.gates)
+        is_timed = is_timed or any(pair.item.scorer.is_timed for pair in self.planned)
         return self.answer_cache is not None and not is_timed
 
     @property

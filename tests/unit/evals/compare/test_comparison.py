@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from evenkeel.secret_text import SecretAddress
+from evenkeel_evals.ask.answer_cache import AnswerCache
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import Journal
@@ -21,7 +22,7 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.dataset.dataset import Dataset, Item, Message
 from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule, judge_look
-from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
+from evenkeel_evals.scorers.base import Context, Label, Score, Scorer, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
 
 STORE = SecretAddress("http://h:1")
@@ -169,6 +170,29 @@ def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type
     judgement = comparison.judge_if_complete(recorded)
     assert judgement is not None
     assert comparison.conclude(recorded, judgement).decision.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "is_read"),
+    [
+        ("exact", "x", True),
+        ("latency", 2.0, False),
+        ({"name": "not", "scorer": {"name": "latency", "metric": "ttft"}}, 2.0, False),
+        ({"name": "all", "of": [{"reference": "x"}, {"scorer": "latency", "reference": 2}]}, None,
+         False),
+    ],
+)  # fmt: skip
+def test_cached_answers_are_not_used_by_items_that_are_scored_by_latency(
+    make_pair,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    spec: str | dict[str, object],
+    reference: object,
+    is_read: bool,
+) -> None:
+    comparison = replace(make_comparison(make_pair, 20), answer_cache=AnswerCache(tmp_path))
+    item = replace(comparison.planned[3].item, scorer=make_scorer(spec, reference))
+    planned = [replace(comparison.planned[3], item=item), *comparison.planned[4:]]
+    assert replace(comparison, planned=planned).reads_cache is is_read
 
 
 def test_a_run_is_not_continued_under_another_slo_class(make_pair) -> None:  # type: ignore[no-untyped-def]
