@@ -28,7 +28,12 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import require_check_tools, require_judge
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.compare.server_side import record_server_times
-from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
+from evenkeel_evals.dataset.dataset import (
+    Dataset,
+    count_clusters,
+    load_dataset,
+    refuse_damaged,
+)
 from evenkeel_evals.judge.gates import CostGate, Gate, parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
+    plan = plan_gates(gates, len(items), read_assumptions(args.calibration), count_clusters(items))
     _print_plan(plan, len(items), console)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)
