@@ -123,6 +123,7 @@ def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
             spans.EVAL_EXPLANATION: effect.note,
             spans.EVAL_SIDE: f"{outcome.sides['A'].name} -> {outcome.sides['B'].name}",
             spans.EVAL_RUN_VERDICT: outcome.decision.verdict,
+            spans.EVAL_RUN_HEADLINE: outcome.decision.headline,
             spans.EVAL_BASELINE_TEXT: texts["A"],
             spans.EVAL_CANDIDATE_TEXT: texts["B"],
             spans.EVAL_OTHER_CHANGES: others,

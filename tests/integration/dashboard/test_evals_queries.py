@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evenkeel.prompts.gate_verdict import read_stored_run
 from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.new_store import open_new_store
@@ -99,3 +100,19 @@ def test_a_tag_that_means_all_items_is_a_slice_of_its_own(client: Any) -> None:
 
 def test_a_slice_without_scores_has_no_mean(client: Any) -> None:
     assert slices(client, ("a", None, ["x"]))["x"]["mean_score"] is None
+
+
+def test_a_runs_own_reason_is_read_for_the_page_and_for_promotions(client: Any) -> None:
+    told = {
+        "evenkeel.eval.run_verdict": "regressed",
+        "evenkeel.eval.run_headline": "regressed: always right before, always wrong now: q7",
+    }
+    columns = ["time", "kind", "run_id", "gate", "slice", "verdict", "attributes"]
+    rows = [[NOW, "gate", "run", "accuracy>=-1%", name, "no worse", told] for name in ("all", "x")]
+    client.insert("eval_results", rows, column_names=columns)
+    for name in ("eval_runs", "prompt_run"):
+        found = client.query(read_query(query(name)), parameters={"run_id": "run"})
+        (row,) = found.named_results()
+        judged = read_stored_run("run", row)
+        assert (judged.verdict, judged.is_passed) == ("regressed", False)
+        assert judged.remark == told["evenkeel.eval.run_headline"]
