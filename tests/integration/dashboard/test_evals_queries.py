@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel.prompts.gate_verdict import read_stored_run
+from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.new_store import open_new_store
@@ -35,6 +36,9 @@ def client(storage: Storage) -> Iterator[Any]:
     client.close()
 
 
+NO_PATTERNS: dict[str, list[Any]] = {
+    "filter_column": [], "filter_pattern": [], "filter_excludes": [],
+}  # fmt: skip
 ANSWERED = {"output_tokens": 100, "decode_s": 1.0}
 # Without an engine, there are no tokens: the cache answered, or control refused.
 CACHED = {"output_tokens": None, "decode_s": None, "response_cache": "exact"}
@@ -63,6 +67,32 @@ def test_the_mean_output_is_that_of_requests_that_got_tokens(
     found = client.query(read_query(query("prompt_versions")), parameters=WEEK)
     (version,) = found.named_results()
     assert version["output_tokens_mean"] == mean
+
+
+def test_what_an_evaluation_asks_is_no_version_in_use_and_no_change_of_the_prompt(
+    client: Any,
+) -> None:
+    used: dict[str, Any] = {
+        "prompt_name": "support", "prompt_version": "1", "route": None, "end_ns": NOW - 590 * S,
+    }  # fmt: skip
+    asked = {"prompt_version": "draft", "route": "eval", "ttft_s": 9.0, "end_ns": NOW - S}
+    insert(client, used, used | asked, used | asked | {"prompt_version": "1"})
+    found = client.query(read_query(query("prompt_versions")), parameters=WEEK)
+    (version,) = found.named_results()
+    assert (version["prompt_version"], version["num_requests"]) == ("1", 1)
+    assert version["ttft_p95_s"] == pytest.approx(0.1)
+    assert not client.query(read_query(query("changes")), parameters=WEEK).result_rows
+    every = {**dict.fromkeys(SELECTOR_COLUMNS, ""), **NO_PATTERNS}
+    span = {"from_ns": NOW - 600 * S, "to_ns": NOW + 60 * S}
+    for route, changes in (("", 0), ("eval", 1)):
+        found = client.query(
+            read_query(query("prompt_changes")), parameters={**every, **span, "route": route}
+        )
+        assert len(found.result_rows) == changes
+    insert(client, used | {"prompt_version": "2", "end_ns": NOW - S, "route": "chat"})
+    assert client.query(read_query(query("changes")), parameters=WEEK).result_rows
+    found = client.query(read_query(query("prompt_changes")), parameters={**every, **span})
+    assert found.result_rows[0][:3] == ("support", "2", "1")
 
 
 def answer(item_id: str, score: float | None, tags: list[str], number: int) -> list[Any]:

@@ -1,5 +1,5 @@
 -- Prompt versions in use over a range: traffic, latency and failures of each, newest first.
--- The drift sentinel of the evaluations is not user traffic. The mean output is that of requests that got
+-- What evaluations ask is not user traffic. The mean output is that of requests that got
 -- tokens: shed and cached ones have none. What reports no phases counts its successful requests instead.
 SELECT
     prompt_name, prompt_version,
@@ -19,6 +19,7 @@ WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
     AND ({model:String} = '' OR model = {model:String})
     AND prompt_name NOT IN ('', 'evenkeel-sentinel')
+    AND route != 'eval'
 GROUP BY prompt_name, prompt_version
 ORDER BY prompt_name, first_ms DESC
 LIMIT 400
