@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from evenkeel_evals.ask.client import Reply
@@ -63,6 +63,10 @@ class Answer:
     def is_right(self) -> bool | None:
         """Return whether the answer is right; None if it is unscored."""
         return None if self.score.label is Label.UNSCORED else self.score.label is Label.RIGHT
+
+    def counted_as_wrong(self) -> Answer:
+        """Return this answer with the score of a wrong one."""
+        return replace(self, score=Score(0.0, Label.WRONG))
 
 
 @dataclass(frozen=True, slots=True)
