@@ -235,9 +235,13 @@ def _plan_accuracy(gate: AccuracyGate, size: _Size, assumed: Assumptions) -> Gat
         gate=gate.text,
         num_pairs=n,
         smallest_loss=smallest_detectable_difference(n, discordance, ALPHA_SEEN, POWER),
-        pairs_to_pass=pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER)
-        if gate.margin > 0
-        else None,
+        # The normal formula knows no least number: if nothing ever changes, it says 0.
+        pairs_to_pass=None
+        if to_pass is None
+        else max(
+            to_pass,
+            pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER),
+        ),
         can_pass=to_pass is not None and n >= to_pass and size.num_clusters > 1,
         can_fail=size.num_clusters >= to_fail,
         pairs_needed=None if to_pass is None else max(to_pass, to_fail),

@@ -25,6 +25,14 @@ def test_enough_pairs_are_said_to_be_enough() -> None:
     assert "enough for 'no worse'" in line.describe()
 
 
+@pytest.mark.parametrize("discordance", [0.0, 0.001])
+def test_answers_that_never_change_take_as_many_pairs_as_the_score_test(discordance: float) -> None:
+    known = Assumptions(discordance=discordance, is_measured=True)
+    (line,) = plan_gates(parse_gates("accuracy>=-1%"), 200, known)
+    assert (line.pairs_to_pass, line.can_pass) == (268, False)
+    assert "'no worse' takes about 268 pairs" in line.describe()
+
+
 def test_a_quantile_needs_more_than_a_shift() -> None:
     shift, p95 = plan_gates(parse_gates("shift_ttft<=5%, p95_ttft<=5%"), 300)
     assert shift.smallest_loss is not None and p95.smallest_loss is not None
