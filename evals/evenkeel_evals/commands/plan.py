@@ -23,10 +23,11 @@ def run(args: argparse.Namespace) -> int:
     gates = parse_gates(args.gate)
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
-    for problem in dataset.problems:
+    known, doubt = read_assumptions(args.calibration, dataset)
+    for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
     items = spread(dataset.items, args.limit)
-    plan = plan_gates(gates, len(items), read_assumptions(args.calibration), count_clusters(items))
+    plan = plan_gates(gates, len(items), known, count_clusters(items))
     refusals = [line.refusal for line in plan if line.refusal is not None]
     code = EXIT_UNMEASURED if refusals else EXIT_GOOD
     if args.json:

@@ -73,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
     require_judge(gates, judge)
     # With --json, standard output holds one object and nothing else.
     console = make_console(stderr=args.json)
-    for problem in dataset.problems:
+    known, doubt = read_assumptions(args.calibration, dataset)
+    for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    plan = plan_gates(gates, len(items), read_assumptions(args.calibration), count_clusters(items))
+    plan = plan_gates(gates, len(items), known, count_clusters(items))
     _print_plan(plan, len(items), console)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)

@@ -13,6 +13,7 @@ import numpy as np
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
+from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.gate_verdicts import judge
 from evenkeel_evals.judge.gates import Gate, name_of
 from evenkeel_evals.judge.measure import estimate
@@ -146,20 +147,26 @@ def _scatter(pairs: Sequence[AnsweredPair], metric: LatencyMetric) -> float | No
     return float(np.std(logs[cut : len(logs) - cut], ddof=1))
 
 
-def read_assumptions(path: Path | None) -> Assumptions:
-    """Return the assumptions for a plan: from a calibration if there is one, else defaults.
+def read_assumptions(path: Path | None, dataset: Dataset) -> tuple[Assumptions, str | None]:
+    """Return the assumptions for a plan, and a doubt about them.
+
+    They come from a calibration if there is one, else they are the defaults.
 
     Raises:
         ConfigurationError: If the file was not written by `eval calibrate`.
     """
     if path is None:
-        return Assumptions()
+        return Assumptions(), None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return Calibration(**record).to_assumptions()
+        found = Calibration(**record)
+        known = found.to_assumptions()
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
             f"{path} is not a calibration; create one with `evenkeel eval calibrate`"
         ) from error
+    if found.dataset == dataset.content_hash:
+        return known, None
+    return known, f"{path} was measured with other items than {dataset.name} has now"

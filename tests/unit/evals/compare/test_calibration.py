@@ -10,8 +10,10 @@ import pytest
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import LatencyMetric
 from evenkeel_evals.compare.calibration import calibrate, read_assumptions
+from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.gates import parse_gates
 
+NO_ITEMS = Dataset("sums", "1", "d", (), ())
 GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 
 
@@ -36,7 +38,9 @@ def test_the_noise_that_is_there_is_found(make_pair, tmp_path: Path) -> None:  #
 
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps(found.to_record()))
-    known = read_assumptions(path)
+    known, doubt = read_assumptions(path, NO_ITEMS)
+    assert doubt is None
+    assert "other items" in (read_assumptions(path, replace(NO_ITEMS, content_hash="e"))[1] or "")
     assert (known.discordance, known.is_measured) == (found.discordance, True)
     assert known.scatter[LatencyMetric.TTFT] == found.scatter["ttft"]
 
@@ -62,6 +66,6 @@ def test_no_score_is_no_calibration(make_pair) -> None:  # type: ignore[no-untyp
 def test_another_file_is_not_a_calibration(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": 1}')
     with pytest.raises(ConfigurationError, match="is not a calibration"):
-        read_assumptions(tmp_path / "x.json")
+        read_assumptions(tmp_path / "x.json", NO_ITEMS)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        read_assumptions(tmp_path / "none.json")
+        read_assumptions(tmp_path / "none.json", NO_ITEMS)
