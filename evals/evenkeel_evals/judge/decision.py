@@ -73,6 +73,7 @@ def decide(
     unmeasured = (
         _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
         or _find_evasion(judgement)
+        or _find_nothing_to_lose(judgement)
         or _find_untimed(judgement, max_unmeasured_ratio)
         or _find_unpriced(judgement)
     )
@@ -165,6 +166,22 @@ def _as_wrong(answer: Answer, other: Answer) -> Answer:
 
 def _has_no_score(answer: Answer) -> bool:
     return answer.is_right is None and not answer.has_failed
+
+
+def _find_nothing_to_lose(judgement: Judgement) -> str | None:
+    """Return why a gate on accuracy could not have failed; None if it could, or was beaten."""
+    for result in judgement.results:
+        gate, baseline = result.gate, result.effect.baseline
+        if result.slice_name != OVERALL or baseline is None or result.verdict is Verdict.BETTER:
+            continue
+        if isinstance(gate, PreferenceGate) or not isinstance(gate, AccuracyGate):
+            continue
+        if not is_more(baseline, gate.margin):
+            return (
+                f"the baseline is right on {baseline:.1%} of the items, so {gate.text} would "
+                "tolerate losing all of them; check how they are scored"
+            )
+    return None
 
 
 def _find_untimed(judgement: Judgement, max_ratio: float) -> str | None:

@@ -82,6 +82,27 @@ def test_a_candidate_gains_nothing_by_answers_that_have_no_score(  # type: ignor
         )
 
 
+@pytest.mark.parametrize(
+    ("num_right", "num_candidate", "exit_code"),
+    [(0, 0, 3), (20, 0, 3), (20, 20, 3), (40, 0, 1), (40, 40, 0), (0, 300, 0)],
+)
+def test_a_baseline_that_has_nothing_to_lose_proves_nothing(
+    make_pair,  # type: ignore[no-untyped-def]
+    num_right: int,
+    num_candidate: int,
+    exit_code: int,
+) -> None:
+    # Such as a scorer that no answer satisfies.
+    pairs = [make_pair(i, i < num_right, i < num_candidate) for i in range(400)]
+    decision = finish(pairs, parse_gates("accuracy>=-5%"), allows_inconclusive=True).decision
+    assert decision.exit_code == exit_code
+    if exit_code == 3:
+        assert decision.headline == (
+            f"could not measure: the baseline is right on {num_right / 400:.1%} of the items, so "
+            "accuracy>=-5% would tolerate losing all of them; check how they are scored"
+        )
+
+
 def test_a_slice_whose_answers_have_no_score_does_not_pass_unjudged(make_pair) -> None:  # type: ignore[no-untyped-def]
     # The answers of a slice cannot be scored on the candidate: 4.5 % of all, within both limits.
     pairs = [make_pair(i, tags=("refunds",) if i < 18 else ()) for i in range(400)]
