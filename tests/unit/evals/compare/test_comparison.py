@@ -125,8 +125,8 @@ def test_each_look_at_costs_waits_for_the_seconds_of_its_own_pairs(make_pair) ->
     assert "no cost" not in str(judgement.results[0].effect.note)
 
 
-def test_seconds_that_the_store_did_not_have_are_asked_for_again_by_the_next_command(
-    make_pair,  # type: ignore[no-untyped-def]
+def test_seconds_that_the_store_did_not_have_are_asked_for_again_by_the_next_command(  # type: ignore[no-untyped-def]
+    make_pair,
     tmp_path: Path,
 ) -> None:
     comparison = make_comparison(make_pair, 20)
@@ -182,8 +182,8 @@ def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type
          False),
     ],
 )  # fmt: skip
-def test_cached_answers_are_not_used_by_items_that_are_scored_by_latency(
-    make_pair,  # type: ignore[no-untyped-def]
+def test_cached_answers_are_not_used_by_items_that_are_scored_by_latency(  # type: ignore[no-untyped-def]
+    make_pair,
     tmp_path: Path,
     spec: str | dict[str, object],
     reference: object,

@@ -86,8 +86,8 @@ def test_a_candidate_gains_nothing_by_answers_that_have_no_score(  # type: ignor
     ("num_right", "num_candidate", "exit_code"),
     [(0, 0, 3), (20, 0, 3), (20, 20, 3), (40, 0, 1), (40, 40, 0), (0, 300, 0)],
 )
-def test_a_baseline_that_has_nothing_to_lose_proves_nothing(
-    make_pair,  # type: ignore[no-untyped-def]
+def test_a_baseline_that_has_nothing_to_lose_proves_nothing(  # type: ignore[no-untyped-def]
+    make_pair,
     num_right: int,
     num_candidate: int,
     exit_code: int,

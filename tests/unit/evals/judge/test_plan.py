@@ -72,8 +72,8 @@ def test_the_best_and_worst_cases_are_those_of_the_verdict(make_pair) -> None:  
 @pytest.mark.parametrize(
     ("text", "to_pass", "to_fail"), [("accuracy>=-5%", 2, 6), ("shift_ttft<=+5%", 5, 6)]
 )
-def test_what_varies_together_is_no_more_than_its_clusters(
-    make_pair,  # type: ignore[no-untyped-def]
+def test_what_varies_together_is_no_more_than_its_clusters(  # type: ignore[no-untyped-def]
+    make_pair,
     text: str,
     to_pass: int,
     to_fail: int,
