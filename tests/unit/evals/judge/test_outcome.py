@@ -156,6 +156,11 @@ def test_the_record_is_json_without_nan(regressed: Outcome) -> None:
     assert overall["lower"] < overall["estimate"] < overall["upper"] < 0
 
 
+def test_tokens_that_no_server_counted_are_none(make_pair) -> None:  # type: ignore[no-untyped-def]
+    record = finish([make_pair(i, True, i > 0) for i in range(20)]).to_record()
+    assert (record["baseline"]["output_tokens"], record["baseline"]["input_tokens"]) == (60, None)
+
+
 def test_a_stranger_can_read_the_table(regressed: Outcome) -> None:
     console = Console(file=io.StringIO(), width=160)
     print_outcome(regressed, console)
