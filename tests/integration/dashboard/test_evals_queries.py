@@ -73,10 +73,11 @@ def test_what_an_evaluation_asks_is_no_version_in_use_and_no_change_of_the_promp
     client: Any,
 ) -> None:
     used: dict[str, Any] = {
-        "prompt_name": "support", "prompt_version": "1", "route": None, "end_ns": NOW - 590 * S,
+        "prompt_name": "support", "prompt_version": "1", "model": "small", "route": None,
+        "end_ns": NOW - 590 * S,
     }  # fmt: skip
     asked = {"prompt_version": "draft", "route": "eval", "ttft_s": 9.0, "end_ns": NOW - S}
-    insert(client, used, used | asked, used | asked | {"prompt_version": "1"})
+    insert(client, used, used | asked, used | asked | {"prompt_version": "1", "model": "large"})
     found = client.query(read_query(query("prompt_versions")), parameters=WEEK)
     (version,) = found.named_results()
     assert (version["prompt_version"], version["num_requests"]) == ("1", 1)
