@@ -110,7 +110,9 @@ def _tail(gates: Sequence[Row]) -> str:
     failed = [
         gate
         for gate in gates
-        if _LATENCY.match(gate_name(gate["gate"])) and gate["verdict"] == REGRESSED
+        if _LATENCY.match(gate_name(gate["gate"]))
+        and gate["verdict"] == REGRESSED
+        and gate["estimate"] is not None
     ]
     worst = max(failed, key=lambda gate: gate["estimate"], default=None)
     if worst is None or worst in _ranked_speeds(gates)[:1]:

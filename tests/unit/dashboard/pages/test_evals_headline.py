@@ -105,6 +105,12 @@ FASTER = gate("shift_e2e<=+5%", -0.27)
             "Could not measure support@2: 27% faster",
             id="unmeasured",
         ),
+        pytest.param(
+            "regressed",
+            [gate(f"{name}<=+5%", None, verdict="regressed") for name in ("p95_ttft", "cost")],
+            "Do not ship support@2",
+            id="stored without figures",
+        ),
         pytest.param("", [], "No verdict about support@2", id="no gate"),
     ],
 )
