@@ -136,6 +136,7 @@ EVAL_LOWER = "evenkeel.eval.lower"
 EVAL_UPPER = "evenkeel.eval.upper"
 EVAL_NUM_PAIRS = "evenkeel.eval.num_pairs"
 EVAL_RUN_VERDICT = "evenkeel.eval.run_verdict"
+EVAL_RUN_HEADLINE = "evenkeel.eval.run_headline"
 EVAL_BASELINE_TEXT = "evenkeel.eval.baseline_text"
 EVAL_CANDIDATE_TEXT = "evenkeel.eval.candidate_text"
 EVAL_OTHER_CHANGES = "evenkeel.eval.other_changes"
@@ -184,6 +185,8 @@ HEADERS_SESSION_OTHERS = (
 HEADER_PROMPT = "x-evenkeel-prompt"  # name@version
 HEADER_SLO_CLASS = "x-evenkeel-slo-class"
 HEADER_ROUTE = "x-evenkeel-route"
+# The route of requests that `evenkeel eval` makes.
+ROUTE_EVAL = "eval"
 # On a response: which layer of the response cache served it.
 HEADER_CACHE = "x-evenkeel-cache"
 HEADER_KNOWLEDGE = "x-evenkeel-knowledge"  # name@version, name@version

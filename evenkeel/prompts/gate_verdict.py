@@ -76,7 +76,8 @@ def read_stored_run(run_id: str, row: Mapping[str, Any]) -> JudgedRun:
         remark = "its gates are stored without the verdict of the whole run; run it again"
         return JudgedRun(run_id, "", baseline, candidate, remark)
     others = ", ".join(row["other_changes"])
-    return JudgedRun(run_id, verdict, baseline, candidate, other_changes=others)
+    headline = _only(row["headlines"]) or ""
+    return JudgedRun(run_id, verdict, baseline, candidate, headline, others)
 
 
 def _only(texts: Sequence[str]) -> str | None:

@@ -108,9 +108,9 @@ class PromptRegistry:
         check_not_frozen(self._folder, name)
 
     def names(self) -> list[str]:
-        """Return the prompts that have a draft or a label, sorted."""
-        drafts = {path.stem for path in self._folder.glob("*.toml")}
-        return sorted(drafts | {path.stem for path in (self._folder / "labels").glob("*.json")})
+        """Return the prompts that have a draft or a label, sorted; other files are no prompts."""
+        files = (*self._folder.glob("*.toml"), *(self._folder / "labels").glob("*.json"))
+        return sorted({path.stem for path in files if _NAME.fullmatch(path.stem)})
 
     def versions(self, name: str) -> list[str]:
         """Return the stored versions, oldest first."""
@@ -156,7 +156,9 @@ class PromptRegistry:
         """Store a text as a version; does nothing if it is already stored."""
         path = self._folder / "versions" / _checked(prompt.name) / f"{prompt.version}.toml"
         if not path.exists():
-            replace_text(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
+            # TOML's strings are JSON's, but for DEL, which TOML wants escaped.
+            text = json.dumps(prompt.system, ensure_ascii=False).replace("\x7f", "\\u007f")
+            replace_text(path, f"system = {text}\n")
 
     def labels(self, name: str) -> dict[str, str]:
         """Return the version each label points at."""

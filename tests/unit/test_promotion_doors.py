@@ -149,6 +149,7 @@ def stored(run: Outcome) -> Mapping[str, Any]:
     return {
         "num_gates": len(gates),
         "run_verdicts": list({gate[spans.EVAL_RUN_VERDICT] for gate in gates}),
+        "headlines": list({gate[spans.EVAL_RUN_HEADLINE] for gate in gates}),
         "baseline_texts": list({gate[spans.EVAL_BASELINE_TEXT] for gate in gates}),
         "candidate_texts": list({gate[spans.EVAL_CANDIDATE_TEXT] for gate in gates}),
         "other_changes": list({gate[spans.EVAL_OTHER_CHANGES] for gate in gates} - {""}),

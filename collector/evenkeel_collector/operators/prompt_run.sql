@@ -4,6 +4,8 @@ SELECT
     countIf(isNotNull(gate)) AS num_gates,
     groupUniqArrayIf(attributes['evenkeel.eval.run_verdict'],
         attributes['evenkeel.eval.run_verdict'] != '') AS run_verdicts,
+    groupUniqArrayIf(attributes['evenkeel.eval.run_headline'],
+        attributes['evenkeel.eval.run_headline'] != '') AS headlines,
     groupUniqArrayIf(attributes['evenkeel.eval.baseline_text'],
         attributes['evenkeel.eval.baseline_text'] != '') AS baseline_texts,
     groupUniqArrayIf(attributes['evenkeel.eval.candidate_text'],

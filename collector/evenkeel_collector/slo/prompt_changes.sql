@@ -1,5 +1,5 @@
 -- The newest first appearance of a prompt's version within a span, where another came before it, among
--- the requests that an SLO selects. The drift sentinel of evaluations is nobody's prompt.
+-- the requests that an SLO selects. What evaluations ask, their drift sentinel included, changes no prompt.
 SELECT prompt_name, prompt_version, before, first_ns
 FROM
 (
@@ -14,6 +14,7 @@ FROM
         AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
         AND prompt_name IS NOT NULL
         AND prompt_name != 'evenkeel-sentinel'
+        AND ({route:String} = 'eval' OR ifNull(route, '') != 'eval')
         AND prompt_version IS NOT NULL
         AND ({model:String} = '' OR model = {model:String})
         AND ({tenant:String} = '' OR tenant = {tenant:String})

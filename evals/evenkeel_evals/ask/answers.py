@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from evenkeel_evals.ask.client import Reply
@@ -63,6 +63,10 @@ class Answer:
     def is_right(self) -> bool | None:
         """Return whether the answer is right; None if it is unscored."""
         return None if self.score.label is Label.UNSCORED else self.score.label is Label.RIGHT
+
+    def counted_as_wrong(self) -> Answer:
+        """Return this answer with the score of a wrong one."""
+        return replace(self, score=Score(0.0, Label.WRONG))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +140,25 @@ class Repeats:
     a: tuple[bool | None, ...] = ()
     b: tuple[bool | None, ...] = ()
 
-    def is_open(self, num_repeats: int) -> bool:
-        """Return whether more repeats are needed to tell if the item is broken."""
-        is_clean = all(right is True for right in self.a) and all(r is False for r in self.b)
-        return is_clean and (len(self.a) < num_repeats or len(self.b) < num_repeats)
+    def next_side(self, num_repeats: int) -> str | None:
+        """Return the side to ask next, "A" or "B"; None if the item is cleared or has its repeats.
+
+        A repeat without a score proves nothing and is made again, up to `num_repeats` times.
+        """
+        scored = [[right for right in side if right is not None] for side in (self.a, self.b)]
+        if not all(scored[0]) or any(scored[1]):
+            return None
+        letter = "A" if len(scored[0]) <= len(scored[1]) else "B"
+        num_scored, num_asked = min(map(len, scored)), len(self.a if letter == "A" else self.b)
+        return letter if num_scored < num_repeats and num_asked < 2 * num_repeats else None
 
     def is_broken(self, num_repeats: int) -> bool:
         """Return whether every repeat passed on the baseline and failed on the candidate."""
         return (
-            len(self.a) >= num_repeats
-            and len(self.b) >= num_repeats
-            and all(right is True for right in self.a)
-            and all(right is False for right in self.b)
+            self.a.count(True) >= num_repeats
+            and self.b.count(False) >= num_repeats
+            and False not in self.a
+            and True not in self.b
         )
 
 

@@ -50,7 +50,7 @@ class Call:
             "traceparent": f"00-{self.trace_id}-{self.span_id}-01",
             spans.HEADER_PROMPT: self.side.prompt_label,
             spans.HEADER_SESSION: self.session,
-            spans.HEADER_ROUTE: "eval",
+            spans.HEADER_ROUTE: spans.ROUTE_EVAL,
         }
 
     def body(self) -> dict[str, Any]:

@@ -49,9 +49,13 @@ class PairJudge:
         """Return the request; it does not reveal which side an answer is from."""
         question = "\n\n".join(f"{m.role}: {m.content}" for m in pair.item.messages)
         first, second = (pair.a, pair.b) if order == "AB" else (pair.b, pair.a)
+        # An answer cannot contain the end marker: it would have to contain its own digest.
+        texts = "\0".join(sorted(str(answer.reply.text) for answer in (pair.a, pair.b)))
+        mark = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:12]
         text = (
-            f"Request:\n{question}\n\nAnswer 1:\n{first.reply.text}\n\n"
-            f"Answer 2:\n{second.reply.text}\n\nWhich is better: 1, 2 or tie?"
+            f"Request:\n{question}\n\nAnswer 1:\n{first.reply.text}\n{mark}\n\n"
+            f"Answer 2:\n{second.reply.text}\n{mark}\n\n"
+            f"Each answer ends with the line {mark}. Which is better: 1, 2 or tie?"
         )
         return [
             {"role": "system", "content": INSTRUCTION.format(criteria=self.criteria)},

@@ -118,7 +118,11 @@ class RecordedRun:
             )
 
     def begin(self, beginning: Beginning) -> None:
-        """Start or resume the run, before it makes calls."""
+        """Start or resume the run, before it makes calls.
+
+        Raises:
+            ConfigurationError: If the servers have other models or versions than at its beginning.
+        """
         if self.beginning is None:
             self._write({"kind": "run", "format": FORMAT, **asdict(beginning)})
         elif dict(self.beginning.models) != dict(beginning.models):
@@ -126,7 +130,19 @@ class RecordedRun:
                 f"the servers now serve {dict(beginning.models)}, but the run began with "
                 f"{dict(self.beginning.models)}; start over with --fresh"
             )
+        self._check_engines(beginning.engines)
         self._write({"kind": "session", "time_ns": time.time_ns()})
+
+    def _check_engines(self, engines: Mapping[str, str | None]) -> None:
+        assert self.beginning is not None
+        for letter, known in self.beginning.engines.items():
+            now = engines.get(letter)
+            # A server may report none for a moment.
+            if None not in (now, known) and now != known:
+                raise ConfigurationError(
+                    f"the server of side {letter} is now version {now}, but the run began with "
+                    f"{known}; start over with --fresh"
+                )
 
     @property
     def sentinel_answers(self) -> list[SentinelAnswer]:
@@ -150,9 +166,14 @@ class RecordedRun:
         self._write({"kind": "sent"})
 
     def record_server_times(self, times: Mapping[str, ServerTimes], asked: Set[str]) -> None:
-        """Add the store's times of the traces it was asked for; each is asked for once."""
-        record = {"times": {key: asdict(t) for key, t in times.items()}, "asked": sorted(asked)}
-        self._write({"kind": "server", **record})
+        """Add the store's times of the traces it was asked for.
+
+        This process asks for none of them again. A later one asks for those that were not there.
+        """
+        if times:
+            self._write({"kind": "server", "times": {key: asdict(t) for key, t in times.items()}})
+        self.server_times = self.server_times or {}
+        self.times_asked.update(asked)
 
     def answer(self, pair: PlannedPair, letter: str) -> Answer | None:
         """Return the answer if it is recorded."""

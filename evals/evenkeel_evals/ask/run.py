@@ -23,9 +23,9 @@ from evenkeel_evals.ask.sides import Side
 class CacheMode(StrEnum):
     """State of the server's prefix cache for a side's calls.
 
-    ISOLATED: only what the side itself cached in this run. COLD: empty. WARM: the whole request,
-    cached by a discarded one-token call just before. SHARED: as found; the only mode for servers
-    that do not support `cache_salt`.
+    ISOLATED: only what the side itself cached in this run and this repeat of its items. COLD:
+    empty. WARM: the whole request, cached by a discarded one-token call just before. SHARED: as
+    found; the only mode for servers that do not support `cache_salt`.
     """
 
     ISOLATED = "isolated"
@@ -171,8 +171,7 @@ class _Asker:
 
     async def repeat(self, lost: Sequence[PlannedPair], num_repeats: int) -> None:
         async def ask_on(pair: PlannedPair) -> None:
-            while (known := self._recorded.repeats(pair.index)).is_open(num_repeats):
-                letter = "A" if len(known.a) <= len(known.b) else "B"
+            while letter := self._recorded.repeats(pair.index).next_side(num_repeats):
                 answer = await self._ask(pair, letter, is_warmup=False)
                 self._recorded.record_repeat(pair.index, letter, answer.is_right)
                 await self._recorded.sync()
@@ -252,15 +251,16 @@ class _Asker:
             trace_id=secrets.token_hex(16),
             span_id=secrets.token_hex(8),
             session=f"{self._options.run_id}-{'warm-up' if is_warmup else letter}",
-            cache_salt=self._salt(letter, is_warmup),
+            cache_salt=self._salt(letter, pair.repeat, is_warmup),
         )
 
-    def _salt(self, letter: str, is_warmup: bool) -> str | None:
+    def _salt(self, letter: str, repeat: int, is_warmup: bool) -> str | None:
         if self._options.cache is CacheMode.SHARED:
             return None
         if is_warmup or self._options.cache is CacheMode.COLD:
             return secrets.token_hex(8)
-        return f"{self._options.run_id}-{letter}"
+        # An item that was asked before would find all of its prefix, and its answer as a draft.
+        return f"{self._options.run_id}-{letter}" + (f"-{repeat}" if repeat else "")
 
 
 def _filling(call: Call) -> Call:

@@ -100,8 +100,8 @@ def add_asking(parser: argparse.ArgumentParser) -> None:
         "--cache",
         choices=("isolated", "cold", "warm", "shared"),
         default="isolated",
-        help="prefix cache: isolated, one per side (default); cold, none; warm, filled before "
-        "each request; shared, as it is",
+        help="prefix cache: isolated, one per side and repeat (default); cold, none; warm, filled "
+        "before each request; shared, as it is",
     )
 
 

@@ -24,7 +24,7 @@ from evenkeel_evals.compare.calibration import Calibration, calibrate
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import refuse_late_checks
 from evenkeel_evals.compare.progress import ask_and_judge, make_console, show_progress
-from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.dataset.dataset import count_clusters, load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.plan import GatePlan, plan_gates
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with show_progress(console, "judging resampled runs") as report:
         identity = (dataset.content_hash, side.content_hash)
         calibration = calibrate(gates, runs, identity, args.resamples, report)
-    plan = plan_gates(gates, len(items), calibration.to_assumptions())
+    plan = plan_gates(gates, len(items), calibration.to_assumptions(), count_clusters(items))
     if args.report is not None:
         text = json.dumps(calibration.to_record(), indent=2) + "\n"
         (args.report / FILE_NAME).write_text(text, encoding="utf-8")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
             )
     refuse_other_checks(sides[0], sides[1])
     pairs = pair_up(dataset.items, sides[0], sides[1])
+    for line in find_unpaired(dataset.items, sides[0], sides[1]):
+        print(f"evenkeel: {line}", file=sys.stderr)
     if not pairs:
         raise ConfigurationError("the runs have no items in common")
     outcome = Outcome(
@@ -179,6 +182,29 @@ def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
             f"item {item.id!r:.80} is judged by {missing[0].kind}, and run {side.run_id} did not "
             "record the result; repeat the run"
         )
+
+
+def find_unpaired(
+    items: Sequence[Item], baseline: RecordedSide, candidate: RecordedSide
+) -> list[str]:
+    """Return one line per way in which the runs did not ask the same."""
+    counts = [
+        (len(baseline.answers.get(item.id, ())), len(candidate.answers.get(item.id, ())))
+        for item in items
+    ]
+    asked = [(a, b) for a, b in counts if a or b]
+    num_single = sum(not (a and b) for a, b in asked)
+    num_uneven = sum(bool(a and b) and a != b for a, b in asked)
+    lines = []
+    if num_single:
+        lines.append(
+            f"{num_single} of {len(asked)} items were asked in one of the runs only: skipped"
+        )
+    if num_uneven:
+        lines.append(
+            f"{num_uneven} items were asked more often in one of the runs: its first answers count"
+        )
+    return lines
 
 
 def pair_up(

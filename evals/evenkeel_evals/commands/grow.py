@@ -25,6 +25,7 @@ from evenkeel_evals.production.candidates import (
     Candidate,
     CandidateFile,
     ProductionFailure,
+    Proposal,
     Report,
     read_turns,
 )
@@ -107,19 +108,25 @@ def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
         "compares_meaning": encode_all is not None,
     }
     if args.reviewed:
-        notes["accepted"] = _accept_reviewed(args, file, accepted)
+        notes["accepted"] = _accept_reviewed(args, file, proposal, accepted)
     fresh = [candidate for candidate in proposal.fresh if candidate in file.waiting]
     return _show(args, fresh, notes)
 
 
 def _accept_reviewed(
-    args: argparse.Namespace, file: CandidateFile, accepted: Mapping[str, str]
+    args: argparse.Namespace, file: CandidateFile, proposal: Proposal, accepted: Mapping[str, str]
 ) -> list[str]:
-    """Add the candidates accepted on the dashboard as items, with the references given there."""
+    """Add the candidates accepted on the dashboard as items, with the references given there.
+
+    Whoever reviews one of several answers to the same question has reviewed the question.
+    """
     made = []
+    references = proposal.references(accepted)
     for candidate in tuple(file.waiting):
-        if candidate.trace_id in accepted:
-            row = _row(args, accepted[candidate.trace_id])
+        # Of a candidate proposed earlier, the content may be gone.
+        reference = references.get(candidate.id, accepted.get(candidate.trace_id))
+        if reference is not None:
+            row = _row(args, reference)
             made.append(str(file.accept(candidate.id, row)["id"]))
     return made
 
@@ -153,7 +160,10 @@ def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
 def _read_failures(
     store: Store, since_ns: int, limit: int, tell: Report
 ) -> tuple[list[ProductionFailure], int, dict[str, str]]:
-    """Return failures with content, the number without, and accepted references by trace."""
+    """Return failures with content, the number without, and accepted references by trace.
+
+    The references are in the order of the reviews, newest first.
+    """
     asked = {"since_ns": since_ns, "limit": limit + 1}
     newest = store.rows(_HERE / "failed_answers.sql", asked)
     if len(newest) > limit:

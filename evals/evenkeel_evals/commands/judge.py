@@ -36,7 +36,13 @@ from evenkeel_evals.compare.late_checks import (
     run_python,
 )
 from evenkeel_evals.compare.progress import make_console, show_progress
-from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
+from evenkeel_evals.dataset.dataset import (
+    Dataset,
+    Item,
+    count_clusters,
+    load_dataset,
+    refuse_damaged,
+)
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, slices_of
 from evenkeel_evals.judge.gates import (
@@ -104,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         seed=settings.seed,
         concurrency=settings.concurrency,
         cache=CacheMode.SHARED,
-        plan=plan_gates(gates, len(pairs)),
+        plan=plan_gates(gates, len(pairs), num_clusters=count_clusters(items)),
         decision=decide(
             judge_once(gates, pairs, settings.seed),
             settings.max_unmeasured_ratio,

@@ -138,11 +138,15 @@ class _Watch:
         )
         self._live.keep(window)
         estimates = self._live.estimates()
-        fresh = [e for e in estimates if e.is_drifting and e.scorer not in self._alerted]
-        self._alerted |= {e.scorer for e in fresh}
         self._send_results()
-        self._send(list(alert_spans(self._config.name, fresh)))
+        self.alert(estimates)
         self._say(window, estimates, self._dial_back())
+
+    def alert(self, estimates: Sequence[LiveEstimate]) -> None:
+        """Store each drift once; what was not stored is sent again with the next window."""
+        fresh = [e for e in estimates if e.is_drifting and e.scorer not in self._alerted]
+        if self._send(list(alert_spans(self._config.name, fresh))):
+            self._alerted |= {e.scorer for e in fresh}
 
     def _dial_back(self) -> list[Dialled | str]:
         looked = list(self._dials.look())

@@ -8,7 +8,7 @@ import sys
 
 from evenkeel_evals.ask.schedule import spread
 from evenkeel_evals.compare.calibration import read_assumptions
-from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.dataset.dataset import count_clusters, load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.plan import plan_gates
@@ -23,10 +23,11 @@ def run(args: argparse.Namespace) -> int:
     gates = parse_gates(args.gate)
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
-    for problem in dataset.problems:
+    known, doubt = read_assumptions(args.calibration, dataset)
+    for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
     items = spread(dataset.items, args.limit)
-    plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
+    plan = plan_gates(gates, len(items), known, count_clusters(items))
     refusals = [line.refusal for line in plan if line.refusal is not None]
     code = EXIT_UNMEASURED if refusals else EXIT_GOOD
     if args.json:

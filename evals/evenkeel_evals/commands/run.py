@@ -28,7 +28,12 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import require_check_tools, require_judge
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.compare.server_side import record_server_times
-from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
+from evenkeel_evals.dataset.dataset import (
+    Dataset,
+    count_clusters,
+    load_dataset,
+    refuse_damaged,
+)
 from evenkeel_evals.judge.gates import CostGate, Gate, parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
@@ -68,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
     require_judge(gates, judge)
     # With --json, standard output holds one object and nothing else.
     console = make_console(stderr=args.json)
-    for problem in dataset.problems:
+    known, doubt = read_assumptions(args.calibration, dataset)
+    for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
+    plan = plan_gates(gates, len(items), known, count_clusters(items))
     _print_plan(plan, len(items), console)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)
@@ -162,7 +168,9 @@ def _publish(
 ) -> int:
     endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
-        problem = result_spans.send(outcome, endpoint)
+        problem: str | None = "the store lacks engine seconds of it; repeat this command later"
+        if not comparison.may_be_priced_later(recorded, outcome.pairs):
+            problem = result_spans.send(outcome, endpoint)
         if problem is None:
             recorded.record_sent()
         else:

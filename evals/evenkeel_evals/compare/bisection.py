@@ -103,7 +103,8 @@ def bisect(num_changes: int, compare: Callable[[int, int], tuple[Verdict, str]])
     if good == 0:
         # This comparison has just been made.
         return Bisection(Ending.FOUND, bad, steps)
-    verdict, headline = compare(good, bad)
-    steps.append(BisectionStep(good, bad, verdict, headline))
-    ending = Ending.FOUND if verdict is Verdict.REGRESSED else Ending.INTERACTION
+    left = (
+        f"the gate fails since change {bad}, but cannot tell whether it does by that change alone"
+    )
+    ending = Ending.FOUND if fails(good, bad, left) else Ending.INTERACTION
     return Bisection(ending, bad, steps)

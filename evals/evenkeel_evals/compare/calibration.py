@@ -13,11 +13,13 @@ import numpy as np
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
+from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.gate_verdicts import judge
 from evenkeel_evals.judge.gates import Gate, name_of
 from evenkeel_evals.judge.measure import estimate
 from evenkeel_evals.judge.plan import Assumptions
 from evenkeel_evals.stats.binary import proportion
+from evenkeel_evals.stats.clusters import cluster_codes
 from evenkeel_evals.stats.verdict import Verdict
 
 FLOOR_LEVEL = 0.95
@@ -77,7 +79,7 @@ def calibrate(
 ) -> Calibration:
     """Return the noise estimated from runs of one side against itself.
 
-    With nothing changed, "A" and "B" are interchangeable: swapping them at random within pairs
+    With nothing changed, "A" and "B" are interchangeable: swapping them at random in whole clusters
     turns each real run into any number of A/A runs with the same noise, ties and clusters.
 
     Args:
@@ -128,7 +130,8 @@ def calibrate(
 
 
 def _swapped(pairs: Sequence[AnsweredPair], generator: np.random.Generator) -> list[AnsweredPair]:
-    flips = generator.random(len(pairs)) < 0.5
+    codes = cluster_codes([pair.item.cluster_id for pair in pairs])
+    flips = (generator.random(len(pairs)) < 0.5)[codes]
     return [
         replace(pair, a=pair.b, b=pair.a) if flip else pair
         for pair, flip in zip(pairs, flips, strict=True)
@@ -144,20 +147,26 @@ def _scatter(pairs: Sequence[AnsweredPair], metric: LatencyMetric) -> float | No
     return float(np.std(logs[cut : len(logs) - cut], ddof=1))
 
 
-def read_assumptions(path: Path | None) -> Assumptions:
-    """Return the assumptions for a plan: from a calibration if there is one, else defaults.
+def read_assumptions(path: Path | None, dataset: Dataset) -> tuple[Assumptions, str | None]:
+    """Return the assumptions for a plan, and a doubt about them.
+
+    They come from a calibration if there is one, else they are the defaults.
 
     Raises:
         ConfigurationError: If the file was not written by `eval calibrate`.
     """
     if path is None:
-        return Assumptions()
+        return Assumptions(), None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return Calibration(**record).to_assumptions()
+        found = Calibration(**record)
+        known = found.to_assumptions()
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
             f"{path} is not a calibration; create one with `evenkeel eval calibrate`"
         ) from error
+    if found.dataset == dataset.content_hash:
+        return known, None
+    return known, f"{path} was measured with other items than {dataset.name} has now"

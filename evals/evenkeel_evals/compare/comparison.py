@@ -35,6 +35,7 @@ from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
+from evenkeel_evals.judge.cost_effects import find_missing
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gate_verdicts import Judgement, Look
 from evenkeel_evals.judge.gates import CostGate, Gate, LatencyGate, PreferenceGate
@@ -94,8 +95,9 @@ class Comparison:
 
     @property
     def reads_cache(self) -> bool:
-        """Return whether cached answers are used: never if a gate is on latency or cost."""
+        """Return whether cached answers are used: never if a latency or a gate on cost counts."""
         is_timed = any(isinstance(gate, LatencyGate | CostGate) for gate in self.gates)
+        is_timed = is_timed or any(pair.item.scorer.is_timed for pair in self.planned)
         return self.answer_cache is not None and not is_timed
 
     @property
@@ -134,26 +136,36 @@ class Comparison:
         """Return the points at which the run may reach its verdict."""
         return plan_looks(self.mode, self.gates, len(self.planned))
 
-    @property
-    def has_cost(self) -> bool:
-        """Return whether a gate is on cost."""
-        return any(isinstance(gate, CostGate) for gate in self.gates)
-
     def _pricing(self, recorded: RecordedRun) -> Pricing | None:
         """Return how this run's answers are priced, at its beginning; None without a gate."""
-        if not self.has_cost or recorded.beginning is None:
+        has_cost = any(isinstance(gate, CostGate) for gate in self.gates)
+        if not has_cost or recorded.beginning is None:
             return None
         at = to_datetime(recorded.beginning.start_ns)
         return Pricing(self.prices, at, recorded.beginning.models, recorded.server_times or {})
 
+    def _reads_engine_seconds(self, recorded: RecordedRun) -> bool:
+        pricing = self._pricing(recorded)
+        if pricing is None or not self.settings.store_address(""):
+            return False
+        return needs_engine_seconds(self.prices, list(pricing.models.values()), pricing.at)
+
     def _lacks_engine_seconds(self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]) -> bool:
         """Return whether the store has still to be asked for engine seconds of these pairs."""
-        pricing = self._pricing(recorded)
-        if pricing is None or trace_ids(pairs) <= recorded.times_asked:
-            return False
-        has_store = bool(self.settings.store_address(""))
-        models = list(pricing.models.values())
-        return has_store and needs_engine_seconds(self.prices, models, pricing.at)
+        is_asked = trace_ids(pairs) <= recorded.times_asked
+        return not is_asked and self._reads_engine_seconds(recorded)
+
+    def may_be_priced_later(self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]) -> bool:
+        """Return whether too many of these pairs have no cost yet, because the store lacks them."""
+        is_found = trace_ids(pairs) <= (recorded.server_times or {}).keys()
+        is_missing = not is_found and self._reads_engine_seconds(recorded)
+        return is_missing and find_missing(pairs) is not None
+
+    def find_engine_seconds(self, recorded: RecordedRun) -> None:
+        """Ask the store again for what it lacked when the run had all of its answers."""
+        pairs = recorded.pairs(self.planned)
+        if len(pairs) == len(self.planned) and self._lacks_engine_seconds(recorded, pairs):
+            record_server_times(self.settings, recorded, pairs)
 
     def judge_if_complete(self, recorded: RecordedRun) -> Judgement | None:
         """Judge a run that has nothing left to ask; None if it has."""
@@ -195,7 +207,7 @@ class Comparison:
         # Late checks would have to be made again for every repeat.
         lost = [pair for pair in find_lost(judgement.pairs) if not pair.item.scorer.checks]
         wanted = self._num_repeats()
-        return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
+        return [p for p in lost if recorded.repeats(p.index).next_side(wanted) is not None]
 
     async def ask(
         self,
@@ -343,7 +355,7 @@ class Comparison:
             self._judge_quality(recorded, pairs),
             [
                 pair.item.id
-                for pair in pairs
+                for pair in find_lost(pairs)
                 if recorded.repeats(pair.index).is_broken(self._num_repeats())
             ],
         )

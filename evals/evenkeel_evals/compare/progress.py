@@ -74,6 +74,7 @@ def ask_and_judge(
         CannotMeasureError: If a server does not answer for too long.
     """
     recorded.check_is_same(comparison.identity())
+    comparison.find_engine_seconds(recorded)
     judgement = comparison.judge_if_complete(recorded)
     if recorded.beginning is not None:
         there = comparison.describe_answers(recorded)

@@ -1,4 +1,4 @@
-"""Reads from the store what the servers recorded of a run's requests, once per run."""
+"""Reads from the store what the servers recorded of a run's requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def record_server_times(
 ) -> None:
     """Record the times and engine seconds of the pairs' requests that were not asked for yet.
 
-    Without a store nothing is recorded. What the store lacks is named on standard error.
+    Without a store nothing is recorded. What the store lacks is named on standard error, and asked
+    for again if the same command is repeated.
     """
     url = settings.store_address("")
     wanted = trace_ids(pairs) - recorded.times_asked

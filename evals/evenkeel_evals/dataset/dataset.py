@@ -129,6 +129,11 @@ def load_dataset(folder: Path) -> Dataset:
     return Dataset(items_path.stem, card.version, f"sha256:{digest}", tuple(items), tuple(problems))
 
 
+def count_clusters(items: Sequence[Item]) -> int:
+    """Return how many clusters the items form; an item without one is its own."""
+    return len({item.cluster_id for item in items})
+
+
 def refuse_damaged(dataset: Dataset, *, is_allowed: bool) -> None:
     """Check that a dataset is valid and matches its card and its lock.
 

@@ -61,7 +61,7 @@ def lock_path(items_path: Path) -> Path:
 def hash_items(content: bytes) -> dict[str, str]:
     """Return the hash of each item by id, independent of spacing and key order."""
     found: dict[str, str] = {}
-    for line in content.split(b"\n"):
+    for line in content.splitlines():
         try:
             row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.judge.cost_effects import find_missing
-from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement
+from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement, slices_of
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     CostGate,
@@ -16,6 +16,7 @@ from evenkeel_evals.judge.gates import (
     PreferenceGate,
     is_more,
 )
+from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -72,6 +73,7 @@ def decide(
     unmeasured = (
         _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
         or _find_evasion(judgement)
+        or _find_nothing_to_lose(judgement)
         or _find_untimed(judgement, max_unmeasured_ratio)
         or _find_unpriced(judgement)
     )
@@ -117,6 +119,8 @@ def _find_unmeasured(
 def _find_evasion(judgement: Judgement) -> str | None:
     """Return why answers without a score could hide a loss of accuracy; None if they could not.
 
+    Overall, the observed loss counts; on a slice, whether it would be called a regression.
+
     They are left out of the gate, so a candidate must not pass because no score fits its answers.
     Failed requests are the gate on errors'.
     """
@@ -131,11 +135,53 @@ def _find_evasion(judgement: Judgement) -> str | None:
                 f"({_commonest_reason(lost)}), {len(gained)} the other way round; "
                 f"counted as wrong, they exceed {gate.text}"
             )
+    return _find_evaded_slice(judgement, strict) if lost else None
+
+
+def _find_evaded_slice(judgement: Judgement, strict: Sequence[AccuracyGate]) -> str | None:
+    """Return the slice that would regress if answers without a score counted as wrong, or None."""
+    if not strict:
+        return None
+    pairs = [replace(p, a=_as_wrong(p.a, p.b), b=_as_wrong(p.b, p.a)) for p in judgement.pairs]
+    for result in judge_once(strict, pairs, 0).regressed:
+        if result.slice_name == OVERALL:
+            continue
+        members = [p for p in judgement.pairs if result.slice_name in slices_of(p.item)]
+        lost = [p for p in members if p.a.is_right is True and _has_no_score(p.b)]
+        if lost:
+            return (
+                f"{len(lost)} answers of the candidate on {result.slice_name} have no score where "
+                f"the baseline is right ({_commonest_reason(lost)}); counted as wrong, they break "
+                f"{result.gate.text} there"
+            )
     return None
+
+
+def _as_wrong(answer: Answer, other: Answer) -> Answer:
+    """Return the answer, as a wrong one if it has no score where the other side is right."""
+    if other.is_right is True and _has_no_score(answer):
+        return answer.counted_as_wrong()
+    return answer
 
 
 def _has_no_score(answer: Answer) -> bool:
     return answer.is_right is None and not answer.has_failed
+
+
+def _find_nothing_to_lose(judgement: Judgement) -> str | None:
+    """Return why a gate on accuracy could not have failed; None if it could, or was beaten."""
+    for result in judgement.results:
+        gate, baseline = result.gate, result.effect.baseline
+        if result.slice_name != OVERALL or baseline is None or result.verdict is Verdict.BETTER:
+            continue
+        if isinstance(gate, PreferenceGate) or not isinstance(gate, AccuracyGate):
+            continue
+        if not is_more(baseline, gate.margin):
+            return (
+                f"the baseline is right on {baseline:.1%} of the items, so {gate.text} would "
+                "tolerate losing all of them; check how they are scored"
+            )
+    return None
 
 
 def _find_untimed(judgement: Judgement, max_ratio: float) -> str | None:

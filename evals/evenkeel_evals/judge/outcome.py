@@ -135,10 +135,16 @@ class Outcome:
             "engine": self.engines.get(letter),
             "accuracy": sum(scored) / len(scored) if scored else None,
             "num_unscored": len(answers) - len(scored),
-            "output_tokens": sum(a.reply.output_tokens or 0 for a in answers),
-            "input_tokens": sum(a.reply.input_tokens or 0 for a in answers),
+            "output_tokens": _total([a.reply.output_tokens for a in answers]),
+            "input_tokens": _total([a.reply.input_tokens for a in answers]),
             **{f"{metric}_s": _percentiles(answers, metric) for metric in LatencyMetric},
         }
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of the known counts; None if none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _percentiles(answers: Sequence[Answer], metric: LatencyMetric) -> dict[str, float | None]:

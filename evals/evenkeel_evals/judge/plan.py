@@ -29,6 +29,8 @@ ALPHA_SEEN = 0.05
 ALPHA_MARGIN = 0.05
 # One-sided level of "regressed"; a candidate that loses every pair must be able to reach it.
 ALPHA_WORSE = 0.025
+# Signs of whole clusters are flipped, so k clusters reach a p-value of 2⁻ᵏ at best.
+CLUSTERS_TO_PASS = math.ceil(math.log2(1 / ALPHA_MARGIN))
 # Share of pairs in which a judge prefers one answer in both orders.
 ASSUMED_DECIDED = 0.5
 # Standard deviation of (B − A) / mean(A) across pairs, until the costs are known.
@@ -69,12 +71,14 @@ class GatePlan:
     Attributes:
         gate: The gate as it was written.
         num_pairs: Available pairs.
+        num_clusters: Clusters that they form.
         smallest_loss: Smallest true loss detected with 80 % power, a fraction; None if none.
         pairs_to_pass: Pairs needed to show with 80 % power that an unchanged candidate is within
             the margin; None if no number is enough.
         can_pass: Whether an unchanged candidate passes in the best case.
         can_fail: Whether a candidate that loses every pair is called regressed.
         pairs_needed: Pairs from which both are possible; None if no number is enough.
+        clusters_needed: Clusters from which both are possible.
         noise_floor: Noise floor of runs without a change, if it was measured.
         margin: The gate's tolerance.
         unit: Of a loss as a percentage: points of accuracy, or % of the baseline.
@@ -88,6 +92,8 @@ class GatePlan:
     can_pass: bool
     can_fail: bool
     pairs_needed: int | None
+    num_clusters: int
+    clusters_needed: int
     noise_floor: float | None
     margin: float
     unit: str
@@ -105,23 +111,30 @@ class GatePlan:
             "an unchanged candidate cannot pass a margin of 0"
             if self.pairs_needed is None
             else f"it needs {self.pairs_needed:,}"
+            if self.num_clusters == self.num_pairs
+            else f"it needs {self.pairs_needed:,} in {self.clusters_needed} clusters or more"
         )
+        pairs = self._pairs
         if not self.can_pass and not self.can_fail:
-            return f"{self.gate} can neither pass nor fail with {self.num_pairs} pairs; {needed}"
+            return f"{self.gate} can neither pass nor fail with {pairs}; {needed}"
         if not self.can_fail:
-            return f"{self.gate} cannot fail with {self.num_pairs} pairs; {needed}"
+            return f"{self.gate} cannot fail with {pairs}; {needed}"
         if not self.can_pass:
-            return (
-                f"{self.gate} cannot pass with {self.num_pairs} pairs unless the candidate is "
-                f"better; {needed}"
-            )
+            return f"{self.gate} cannot pass with {pairs} unless the candidate is better; {needed}"
         if self.is_below_noise:
             floor = f"{(self.noise_floor or 0) * 100:.1f} {self.unit}"
             return (
-                f"{self.gate} is below the noise floor of {floor} with {self.num_pairs} pairs; "
+                f"{self.gate} is below the noise floor of {floor} with {pairs}; "
                 "use a wider margin or more pairs"
             )
         return None
+
+    @property
+    def _pairs(self) -> str:
+        if self.num_clusters == self.num_pairs:
+            return f"{self.num_pairs} pairs"
+        clusters = "1 cluster" if self.num_clusters == 1 else f"{self.num_clusters} clusters"
+        return f"{self.num_pairs} pairs in {clusters}"
 
     def describe(self) -> str:
         """Return one line for a reader."""
@@ -136,42 +149,66 @@ class GatePlan:
             passing = f"'no worse' takes about {self.pairs_to_pass:,} pairs if nothing changed"
         else:
             passing = f"enough for 'no worse' if nothing changed ({self.pairs_to_pass:,})"
-        return (
-            f"{self.gate}: {self.num_pairs} pairs can detect {loss}; {passing} [{self.assumption}]"
-        )
+        return f"{self.gate}: {self._pairs} can detect {loss}; {passing} [{self.assumption}]"
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "gate": self.gate,
             "num_pairs": self.num_pairs,
+            "num_clusters": self.num_clusters,
             "smallest_loss": self.smallest_loss,
             "pairs_to_pass": self.pairs_to_pass,
             "can_pass": self.can_pass,
             "can_fail": self.can_fail,
             "pairs_needed": self.pairs_needed,
+            "clusters_needed": self.clusters_needed,
             "noise_floor": self.noise_floor,
             "assumption": self.assumption,
             "refusal": self.refusal,
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """How much a run has: pairs, the clusters that they form, and gates that are tested."""
+
+    num_pairs: int
+    num_clusters: int
+    num_gates: int
+
+    @property
+    def clusters_to_fail(self) -> int:
+        return math.ceil(math.log2(self.num_gates / ALPHA_WORSE))
+
+
 def plan_gates(
-    gates: Sequence[Gate], num_pairs: int, assumptions: Assumptions | None = None
+    gates: Sequence[Gate],
+    num_pairs: int,
+    assumptions: Assumptions | None = None,
+    num_clusters: int | None = None,
 ) -> list[GatePlan]:
-    """Return what each gate can detect with `num_pairs` pairs, at 80 % power and the 5 % level.
+    """Return what each gate can detect, at 80 % power and the 5 % level.
 
     Errors are judged by the observed difference and have no entry. Accuracy uses the exact power
     of the exact McNemar test; shifts use the normal sample-size formula; quantiles use the same
-    for the pairs around the quantile.
+    for the pairs around the quantile. Losses are those for independent items; whether a verdict is
+    possible at all also takes the clusters into account.
+
+    Args:
+        gates: The gates.
+        num_pairs: Pairs, each of an item of its own.
+        assumptions: The noise; None for defaults.
+        num_clusters: Clusters of those items; None if each is its own.
     """
     known = assumptions or Assumptions()
+    tested = [gate for gate in gates if not isinstance(gate, ErrorGate)]
+    size = _Size(num_pairs, num_pairs if num_clusters is None else num_clusters, len(tested))
     return [
-        _plan_accuracy(gate, num_pairs, known, len(gates))
+        _plan_accuracy(gate, size, known)
         if isinstance(gate, AccuracyGate)
-        else _plan_ratio(gate, num_pairs, known, len(gates))
-        for gate in gates
-        if not isinstance(gate, ErrorGate)
+        else _plan_ratio(gate, size, known)
+        for gate in tested
     ]
 
 
@@ -188,21 +225,28 @@ def refuse_undecidable(plan: Sequence[GatePlan]) -> None:
             )
 
 
-def _plan_accuracy(gate: AccuracyGate, n: int, assumed: Assumptions, num_gates: int) -> GatePlan:
+def _plan_accuracy(gate: AccuracyGate, size: _Size, assumed: Assumptions) -> GatePlan:
+    n = size.num_pairs
     is_preference = isinstance(gate, PreferenceGate)
     discordance = ASSUMED_DECIDED if is_preference else assumed.discordance
     to_pass = _pairs_for_margin(gate.margin) if gate.margin > 0 else None
-    to_fail = math.ceil(math.log2(num_gates / ALPHA_WORSE))
+    to_fail = size.clusters_to_fail
     return GatePlan(
         gate=gate.text,
         num_pairs=n,
         smallest_loss=smallest_detectable_difference(n, discordance, ALPHA_SEEN, POWER),
-        pairs_to_pass=pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER)
-        if gate.margin > 0
-        else None,
-        can_pass=to_pass is not None and n >= to_pass,
-        can_fail=n >= to_fail,
+        # The normal formula knows no least number: if nothing ever changes, it says 0.
+        pairs_to_pass=None
+        if to_pass is None
+        else max(
+            to_pass,
+            pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER),
+        ),
+        can_pass=to_pass is not None and n >= to_pass and size.num_clusters > 1,
+        can_fail=size.num_clusters >= to_fail,
         pairs_needed=None if to_pass is None else max(to_pass, to_fail),
+        num_clusters=size.num_clusters,
+        clusters_needed=to_fail,
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
         unit="points",
@@ -226,12 +270,13 @@ def _pairs_for_margin(margin: float) -> int:
     return high
 
 
-def _plan_ratio(
-    gate: LatencyGate | CostGate, n: int, assumed: Assumptions, num_gates: int
-) -> GatePlan:
-    # The p-value of a signed-rank or sign-flip test of n pairs is at least 2⁻ⁿ.
-    minimum = max(MIN_PAIRS, math.ceil(math.log2(num_gates / ALPHA_WORSE)))
+def _plan_ratio(gate: LatencyGate | CostGate, size: _Size, assumed: Assumptions) -> GatePlan:
+    n, to_fail = size.num_pairs, size.clusters_to_fail
+    minimum = max(MIN_PAIRS, to_fail)
+    to_pass = CLUSTERS_TO_PASS
     if isinstance(gate, CostGate):
+        # A t test, which needs a spread.
+        to_pass = 2
         spread = scatter = ASSUMED_COST_SCATTER
         assumption = f"if B − A varies by {spread * 100:.3g}% of the mean cost from pair to pair"
     else:
@@ -249,9 +294,11 @@ def _plan_ratio(
         pairs_to_pass=max(minimum, math.ceil((passed / math.log1p(gate.margin)) ** 2))
         if gate.margin > 0
         else None,
-        can_pass=gate.margin > 0 and n >= minimum,
-        can_fail=n >= minimum,
+        can_pass=gate.margin > 0 and n >= minimum and size.num_clusters >= to_pass,
+        can_fail=n >= minimum and size.num_clusters >= to_fail,
         pairs_needed=minimum if gate.margin > 0 else None,
+        num_clusters=size.num_clusters,
+        clusters_needed=max(to_pass, to_fail),
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
         unit="%",

@@ -116,5 +116,14 @@ def repeats_for(num_items: int) -> int:
 
 
 def find_lost(pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
-    """Return the pairs the baseline got right and the candidate wrong."""
-    return [pair for pair in pairs if pair.a.is_right is True and pair.b.is_right is False]
+    """Return the first pair that the baseline got right and the candidate wrong, for each item.
+
+    Left out are items that the baseline also got wrong or the candidate right in another repeat.
+    """
+    cleared = {p.item.id for p in pairs if p.a.is_right is False or p.b.is_right is True}
+    lost: dict[str, AnsweredPair] = {}
+    for pair in pairs:
+        is_lost = pair.a.is_right is True and pair.b.is_right is False
+        if is_lost and pair.item.id not in cleared:
+            lost.setdefault(pair.item.id, pair)
+    return list(lost.values())

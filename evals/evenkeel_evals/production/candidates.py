@@ -64,10 +64,24 @@ class Proposal:
     Attributes:
         fresh: New candidates.
         duplicates: Skipped traces, with the question each duplicates.
+        ids: Id of each trace's question; questions with the same text have the same.
     """
 
     fresh: tuple[Candidate, ...]
     duplicates: tuple[tuple[str, str], ...]
+    ids: Mapping[str, str]
+
+    def references(self, reviewed: Mapping[str, str]) -> dict[str, str]:
+        """Return the reviewed answers by question; of several, the first.
+
+        Args:
+            reviewed: The right answer by trace, newest first.
+        """
+        found: dict[str, str] = {}
+        for trace_id, answer in reviewed.items():
+            if trace_id in self.ids:
+                found.setdefault(self.ids[trace_id], answer)
+        return found
 
 
 class CandidateFile:
@@ -136,7 +150,8 @@ class CandidateFile:
             fresh.append(candidate)
         self.waiting += fresh
         self._write()
-        return Proposal(tuple(fresh), tuple(duplicates))
+        ids = {candidate.trace_id: candidate.id for candidate in found}
+        return Proposal(tuple(fresh), tuple(duplicates), ids)
 
     def accept(self, candidate_id: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Add a candidate to the dataset and return the item; the dataset must be locked again.

@@ -117,7 +117,8 @@ class Dials:
         since_ns = self._since_ns(dial)
         of_dial = [d for d in self._done if (d.target, d.gate) == (dial.target, dial.gate)]
         is_said = any(d.is_dry_run and d.subject == subject and d.at_ns > since_ns for d in of_dial)
-        if any(d.to == subject for d in of_dial):
+        # Whichever gate restored it: otherwise, several would go back further with each look.
+        if any((d.target, d.to) == (dial.target, subject) for d in self._done):
             if not is_said:
                 self._record(dial, subject, found, None)
                 yield (

@@ -70,6 +70,8 @@ def alert_spans(monitor: str, estimates: Sequence[LiveEstimate]) -> Iterator[Rea
             spans.EVAL_UPPER: found.upper,
             spans.EVAL_NUM_PAIRS: found.num_scored,
             spans.EVAL_EXPLANATION: f"anytime-valid p = {found.drift_p:.3g}",
+            spans.EVAL_RUN_VERDICT: Verdict.REGRESSED.value,
+            spans.EVAL_RUN_HEADLINE: found.describe(),
         }
         context = make_context(int.from_bytes(digest[:16]), int.from_bytes(digest[16:24]))
         yield make_span(spans.SPAN_EVALUATION_RUN, context, attributes, resource, (now_ns, now_ns))

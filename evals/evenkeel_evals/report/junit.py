@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from evenkeel_evals.judge.decision import COULD_NOT_MEASURE
 from evenkeel_evals.judge.gate_verdicts import GateResult
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.table import cells
@@ -23,7 +24,8 @@ def to_junit(outcome: Outcome) -> str:
     cases = [_case(result, outcome) for result in outcome.results]
     measured = ElementTree.Element("testcase", name="every pair has a score", classname="run")
     if outcome.decision.unmeasured is not None:
-        _child(measured, "error", outcome.decision.headline)
+        # Not the headline, which may be about a regression.
+        _child(measured, "error", f"{COULD_NOT_MEASURE}: {outcome.decision.unmeasured}")
     cases.insert(0, measured)
     for item_id in outcome.decision.broken_items:
         case = ElementTree.Element("testcase", name=_legal(item_id), classname="guard")

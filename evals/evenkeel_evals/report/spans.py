@@ -96,7 +96,7 @@ def result_spans(outcome: Outcome) -> Iterator[ReadableSpan]:
                 spans.REQUEST_MODEL: side.model,
                 spans.PROMPT_NAME: side.prompt_name,
                 spans.PROMPT_VERSION: side.prompt_version,
-                spans.ROUTE: "eval",
+                spans.ROUTE: spans.ROUTE_EVAL,
             }
             yield _answer_span(answer, attributes, resource)
     yield from _gate_spans(outcome, resource)
@@ -123,6 +123,7 @@ def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
             spans.EVAL_EXPLANATION: effect.note,
             spans.EVAL_SIDE: f"{outcome.sides['A'].name} -> {outcome.sides['B'].name}",
             spans.EVAL_RUN_VERDICT: outcome.decision.verdict,
+            spans.EVAL_RUN_HEADLINE: outcome.decision.headline,
             spans.EVAL_BASELINE_TEXT: texts["A"],
             spans.EVAL_CANDIDATE_TEXT: texts["B"],
             spans.EVAL_OTHER_CHANGES: others,

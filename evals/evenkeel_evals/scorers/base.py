@@ -110,11 +110,13 @@ class Scorer:
         name: Its name in the dataset.
         judge: Scores an answer in its context.
         checks: Late checks it needs; an answer without their results is unscored.
+        is_timed: Whether it needs the answer's latency, so that none from a cache will do.
     """
 
     name: str
     judge: Callable[[str, Context], Score]
     checks: tuple[LateCheck, ...] = ()
+    is_timed: bool = False
 
     def score(self, answer: str, context: Context = NO_CONTEXT) -> Score:
         """Return the score of an answer."""

@@ -42,7 +42,7 @@ def all_of(_: Any, options: Options) -> Scorer:
         return Score.of(True)
 
     checks = tuple(dict.fromkeys(check for member in members for check in member.checks))
-    return Scorer("all", judge, checks)
+    return Scorer("all", judge, checks, any(member.is_timed for member in members))
 
 
 def negated(reference: Any, options: Options) -> Scorer:
@@ -61,7 +61,7 @@ def negated(reference: Any, options: Options) -> Scorer:
             score.label is Label.WRONG, f"not {inner.name}: {score.reason or ''}".rstrip(": ")
         )
 
-    return Scorer("not", judge, inner.checks)
+    return Scorer("not", judge, inner.checks, inner.is_timed)
 
 
 def _member(number: int, entry: Any) -> Scorer:

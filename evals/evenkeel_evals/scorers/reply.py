@@ -26,7 +26,7 @@ def latency(reference: Any, options: Options) -> Scorer:
             return Score.unscored(f"latency: the answer has no {metric}_s")
         return Score.of(took_s <= limit_s, f"took {took_s:g} s")
 
-    return Scorer("latency", judge)
+    return Scorer("latency", judge, is_timed=True)
 
 
 def cost(reference: Any, options: Options) -> Scorer:

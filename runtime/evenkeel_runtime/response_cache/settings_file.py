@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from evenkeel.spans import ROUTE_EVAL
 from evenkeel.toml_file import read_toml_file
 
 OTHER_ROUTES = "*"
@@ -142,8 +143,13 @@ class CachePolicy(_Model):
         return self
 
     def find_route(self, route: str | None) -> RoutePolicy:
-        """Return the policy of a route; falls back to `*`, then to the defaults."""
+        """Return the policy of a route; falls back to `*`, then to the defaults.
+
+        An evaluation asks the model, so the rest of the routes does not include its own.
+        """
         by_name = {policy.route: policy for policy in self.routes}
+        if route == ROUTE_EVAL and route not in by_name:
+            return RoutePolicy(route=route, mode=HitMode.OFF)
         found = by_name.get(route or OTHER_ROUTES) or by_name.get(OTHER_ROUTES) or RoutePolicy()
         return found if self.enabled else found.model_copy(update={"mode": HitMode.OFF})
 

@@ -4,7 +4,7 @@
 SELECT
     r.run_id AS run_id, r.dataset AS dataset, r.started_ms AS started_ms,
     r.num_items AS num_items, r.sides AS sides, r.num_gates AS num_gates,
-    s.run_verdicts AS run_verdicts, s.baseline_texts AS baseline_texts,
+    s.run_verdicts AS run_verdicts, s.headlines AS headlines, s.baseline_texts AS baseline_texts,
     s.candidate_texts AS candidate_texts, s.other_changes AS other_changes
 FROM
 (
@@ -29,12 +29,14 @@ LEFT JOIN
         assumeNotNull(g.run_id) AS run_id,
         groupUniqArrayIf(g.attributes['evenkeel.eval.run_verdict'],
             g.attributes['evenkeel.eval.run_verdict'] != '') AS run_verdicts,
+        groupUniqArrayIf(g.attributes['evenkeel.eval.run_headline'],
+            g.attributes['evenkeel.eval.run_headline'] != '') AS headlines,
         groupUniqArrayIf(g.attributes['evenkeel.eval.baseline_text'],
             g.attributes['evenkeel.eval.baseline_text'] != '') AS baseline_texts,
         groupUniqArrayIf(g.attributes['evenkeel.eval.candidate_text'],
             g.attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts,
-            groupUniqArrayIf(g.attributes['evenkeel.eval.other_changes'],
-                g.attributes['evenkeel.eval.other_changes'] != '') AS other_changes
+        groupUniqArrayIf(g.attributes['evenkeel.eval.other_changes'],
+            g.attributes['evenkeel.eval.other_changes'] != '') AS other_changes
     FROM evenkeel.eval_results AS g
     WHERE g.kind = 'gate' AND isNotNull(g.run_id)
     GROUP BY run_id

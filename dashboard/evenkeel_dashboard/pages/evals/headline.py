@@ -19,6 +19,7 @@ _SHARES = ("accuracy", "preference", "errors")
 _LEADS = {
     "regressed": "Do not ship {}",
     "inconclusive": "Too little evidence to ship {}",
+    "could not measure": "Could not measure {}",
     "worse": "Worse, but within tolerance: you may ship {}",
     "no worse": "Ready to ship {}",
     "better": "Ready to ship {}",
@@ -67,7 +68,8 @@ def ship_sentence(verdict: str, sides: Sequence[str], gates: Sequence[Row]) -> s
     """
     name = candidate_name(sides)
     lead = _LEADS.get(verdict, "No verdict about {}").format(name)
-    reasons = [words for words in (_speed(gates), _accuracy(gates), _errors(gates)) if words]
+    parts = (_speed(gates), _tail(gates), _accuracy(gates), _cost(gates), _errors(gates))
+    reasons = [words for words in parts if words]
     return f"{lead}: {', '.join(reasons)}" if reasons else lead
 
 
@@ -82,17 +84,52 @@ def _is_certain(gate: Row) -> bool:
     return bool(gate["lower"] > 0 or gate["upper"] < 0)
 
 
+def _on(gate: Row) -> str:
+    return "" if gate["slice"] in OVERALL else f" on {gate['slice']}"
+
+
 def _speed(gates: Sequence[Row]) -> str:
-    overall = {gate_name(g["gate"]): g for g in gates if g["slice"] in OVERALL and g["estimate"]}
-    measured = [name for name in overall if _LATENCY.match(name)]
-    ranked = [name for name in _SPEEDS if name in measured] or measured
+    ranked = _ranked_speeds(gates)
     if not ranked:
         return ""
-    effect = overall[ranked[0]]
+    effect = ranked[0]
     if not _is_certain(effect):
         return "about as fast"
     value = effect["estimate"]
     return f"{wording.percent(abs(value))} {'faster' if value < 0 else 'slower'}"
+
+
+def _ranked_speeds(gates: Sequence[Row]) -> list[Row]:
+    overall = {gate_name(g["gate"]): g for g in gates if g["slice"] in OVERALL and g["estimate"]}
+    measured = [name for name in overall if _LATENCY.match(name)]
+    return [overall[name] for name in [n for n in _SPEEDS if n in measured] or measured]
+
+
+def _tail(gates: Sequence[Row]) -> str:
+    """Return the worst latency that regressed, unless it is the one that `_speed` names."""
+    failed = [
+        gate
+        for gate in gates
+        if _LATENCY.match(gate_name(gate["gate"]))
+        and gate["verdict"] == REGRESSED
+        and gate["estimate"] is not None
+    ]
+    worst = max(failed, key=lambda gate: gate["estimate"], default=None)
+    if worst is None or worst in _ranked_speeds(gates)[:1]:
+        return ""
+    return f"{gate_name(worst['gate'])} {wording.percent(worst['estimate'])} slower{_on(worst)}"
+
+
+def _cost(gates: Sequence[Row]) -> str:
+    found = _measured(gates, "cost")
+    failed = [gate for gate in found if gate["verdict"] == REGRESSED]
+    overall = [gate for gate in found if gate["slice"] in OVERALL and _is_certain(gate)]
+    chosen = max(failed or overall, key=lambda gate: gate["estimate"], default=None)
+    if chosen is None or not chosen["estimate"]:
+        return ""
+    value = chosen["estimate"]
+    words = "more expensive" if value > 0 else "cheaper"
+    return f"{wording.percent(abs(value))} {words}{_on(chosen)}"
 
 
 def _accuracy(gates: Sequence[Row]) -> str:
@@ -108,21 +145,30 @@ def _accuracy(gates: Sequence[Row]) -> str:
         chosen = min(sliced or failed or overall, key=lambda g: g["estimate"], default=None)
         if chosen is None:
             continue
-        value, where = chosen["estimate"], chosen["slice"]
+        value = chosen["estimate"]
         if value == 0 or (not failed and not _is_certain(chosen)):
             return "about as accurate" if measure == "accuracy" else "about as preferred"
         points = f"{wording.three_digits(abs(value) * 100)} points"
-        on = "" if where in OVERALL else f" on {where}"
-        return f"{points} {better if value > 0 else worse}{on}"
+        return f"{points} {better if value > 0 else worse}{_on(chosen)}"
     return ""
 
 
 def _errors(gates: Sequence[Row]) -> str:
-    failed = [g for g in _measured(gates, "errors") if g["verdict"] == REGRESSED]
+    failed = failed_requests(gates)
     if not failed:
         return ""
     worst = max(g["estimate"] for g in failed)
     return f"{wording.three_digits(worst * 100)} points more failed requests"
+
+
+def failed_requests(gates: Sequence[Row]) -> list[Row]:
+    """Return the gates on errors that regressed, or that keep the run from passing."""
+    return [
+        gate
+        for gate in _measured(gates, "errors")
+        if gate["verdict"] == REGRESSED
+        or (gate["verdict"] == "inconclusive" and gate["slice"] in OVERALL)
+    ]
 
 
 def evidence_words(note: str | None) -> str:

@@ -34,8 +34,8 @@ class SliceScores:
     Attributes:
         name: Name of the slice; "" is all items.
         scorer: Name of the scorer.
-        score_a: Mean of side A; None if nothing was scored. `score_b` likewise.
-        num_scored: Scored answers of both sides.
+        score_a: Mean of side A over items; None if nothing was scored. `score_b` likewise.
+        num_scored: Scored answers of both sides, repeats included.
         num_unscored: Answers that no scorer could judge.
         ttft_a_s: Median client TTFT of side A. `ttft_b_s` likewise.
     """

@@ -15,7 +15,7 @@ from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.pages.evals.gates import show_gates
-from evenkeel_dashboard.pages.evals.headline import ship_sentence
+from evenkeel_dashboard.pages.evals.headline import failed_requests, ship_sentence
 from evenkeel_dashboard.pages.evals.live import show_feedback, show_review_queue, show_trend
 from evenkeel_dashboard.pages.evals.model import (
     LEVELS,
@@ -76,7 +76,9 @@ def _show_production(runs: list[Row]) -> None:
 def _show_verdict(run: Row, gates: list[Row]) -> None:
     judged = read_stored_run(run["run_id"], run)
     verdict = _verdict(judged)
-    remark = f'<div class="ek-reason">{escape(judged.remark)}</div>' if judged.remark else ""
+    # The run's own words, unless they say no more than its verdict.
+    reason = "" if judged.remark == verdict else judged.remark
+    remark = f'<div class="ek-reason">{escape(reason)}</div>' if reason else ""
     sides = " · ".join(run["sides"]) or wording.NO_DATA
     level = LEVELS.get(verdict, "unknown")
     st.html(
@@ -84,7 +86,7 @@ def _show_verdict(run: Row, gates: list[Row]) -> None:
         f'<div class="ek-row ek-request"><div class="ek-headline">'
         f"{escape(ship_sentence(verdict, run['sides'], gates))}</div>"
         f"{markup.badge(verdict, level)}</div>"
-        f'<div class="ek-reason">{escape(_next_step(verdict, judged.other_changes))}</div>'
+        f'<div class="ek-reason">{escape(_next_step(verdict, judged.other_changes, gates))}</div>'
         f'<div class="ek-reason">{escape(sides)} · {escape(run["dataset"] or "no dataset")}, '
         f"{wording.count(run['num_items'])} items · {wording.moment_ms(run['started_ms'])} · "
         f"run {escape(run['run_id'])}</div>"
@@ -103,10 +105,14 @@ def _show_run(run: Row, gates: list[Row]) -> None:
     _show_split(reading.rows(_HERE / "eval_latency_split.sql", {"run_id": run["run_id"]}))
 
 
-def _next_step(verdict: str, other_changes: str) -> str:
+def _next_step(verdict: str, other_changes: str, gates: list[Row]) -> str:
     """Return what to look at below, or to do next."""
     if verdict == "regressed":
         return "What would help: read the answers that got worse below, and try another version."
+    if verdict == "inconclusive" and failed_requests(gates):
+        return "What would help: find out why its requests fail. More items would not."
+    if verdict == "could not measure":
+        return "It counts neither for the candidate nor against it: repeat it once that is fixed."
     if verdict == "inconclusive":
         return "What would help: more items, or more repeats of each (evenkeel eval plan)."
     if verdict in LEVELS and other_changes:
@@ -125,7 +131,8 @@ def _show_slices(slices: list[SliceScores]) -> None:
     with st.container(border=True, key="card-slices"):
         st.html(
             '<div class="ek-title">Scores by slice'
-            "<small>mean score of what was scored; unscored is not wrong</small></div>"
+            "<small>mean score of the scored items, repeats as one; unscored is not wrong"
+            "</small></div>"
         )
         if not slices:
             st.caption("This run has no scored answers.")

@@ -1,7 +1,7 @@
 -- Recent changes, newest first: the first appearance of a prompt version, a model, or a service
 -- instance (a deploy, a restart, or a new replica), if another one existed before it. Instances are
--- detected from their engines' step records. Up to five of each kind: a restart of many replicas does not hide
--- a new prompt.
+-- detected from their engines' step records. What is only evaluated has not
+-- changed. Up to five of each kind: a restart of many replicas does not hide a new prompt.
 SELECT kind, name, before, first_ms
 FROM
 (
@@ -18,7 +18,7 @@ FROM
         FROM requests_1m
         WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
             AND minute < toDateTime(intDiv({to_ms:Int64}, 1000))
-            AND prompt_name != '' AND prompt_version != ''
+            AND prompt_name != '' AND prompt_version != '' AND route != 'eval'
         GROUP BY prompt_name, prompt_version
     )
     UNION ALL
@@ -34,6 +34,7 @@ FROM
         FROM requests_1m
         WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
             AND minute < toDateTime(intDiv({to_ms:Int64}, 1000))
+            AND route != 'eval'
         GROUP BY model
     )
     UNION ALL

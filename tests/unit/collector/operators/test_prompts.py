@@ -36,6 +36,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "candidate_texts": [digest(NEW)],
         "num_gates": 1,
         "run_verdicts": ["no worse"],
+        "headlines": [],
         "other_changes": [],
     } | changes
 
@@ -57,6 +58,11 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
     ("changes", "reason"),
     [
         pytest.param({"run_verdicts": ["regressed"]}, "pass: regressed", id="a regression"),
+        pytest.param(
+            {"run_verdicts": ["regressed"], "headlines": ["regressed: always wrong now: q7"]},
+            "always wrong now: q7",
+            id="the run's own reason",
+        ),
         pytest.param({"run_verdicts": ["inconclusive"]}, "inconclusive", id="it could not tell"),
         pytest.param({"run_verdicts": ["could not measure"]}, "measure", id="too few answers"),
         pytest.param({"run_verdicts": []}, "run it again", id="of an earlier version"),

@@ -73,6 +73,44 @@ FASTER = gate("shift_e2e<=+5%", -0.27)
             "Do not ship support@2: 20 points more failed requests",
             id="requests fail",
         ),
+        pytest.param(
+            "inconclusive",
+            [gate("errors<=+1%", 0.04, verdict="inconclusive"), gate("accuracy>=-3%", 0.01)],
+            "Too little evidence to ship support@2: about as accurate, 4 points more failed "
+            "requests",
+            id="too many requests fail",
+        ),
+        pytest.param(
+            "regressed",
+            [FASTER, gate("cost<=+5%", 0.3, verdict="regressed")],
+            "Do not ship support@2: 27% faster, 30% more expensive",
+            id="the bill",
+        ),
+        pytest.param(
+            "better", [gate("cost<=+5%", -0.2)], "Ready to ship support@2: 20% cheaper", id="cheap"
+        ),
+        pytest.param(
+            "regressed",
+            [
+                FASTER,
+                gate("p95_ttft<=+5%", 0.4, verdict="regressed"),
+                gate("p95_ttft<=+5%", 0.9, slice="long", verdict="regressed"),
+            ],
+            "Do not ship support@2: 27% faster, p95_ttft 90% slower on long",
+            id="slow at the tail",
+        ),
+        pytest.param(
+            "could not measure",
+            [FASTER],
+            "Could not measure support@2: 27% faster",
+            id="unmeasured",
+        ),
+        pytest.param(
+            "regressed",
+            [gate(f"{name}<=+5%", None, verdict="regressed") for name in ("p95_ttft", "cost")],
+            "Do not ship support@2",
+            id="stored without figures",
+        ),
         pytest.param("", [], "No verdict about support@2", id="no gate"),
     ],
 )

@@ -1,5 +1,6 @@
 """The state of a run after an interruption."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_other_models_are_refused(path: Path) -> None:
         other = Beginning("r1", 5, IDENTITY, {"A": "m", "B": "new"}, {})
         with pytest.raises(ConfigurationError, match="the servers now serve"):
             run.begin(other)
+
+
+def test_a_server_that_was_upgraded_meanwhile_does_not_continue_a_run(path: Path) -> None:
+    with Journal(path) as journal:
+        RecordedRun(journal).begin(BEGINNING)
+    with Journal(path) as journal:
+        recorded = RecordedRun(journal)
+        recorded.begin(replace(BEGINNING, engines={"A": None, "B": "0.33"}))
+        recorded.begin(replace(BEGINNING, engines={"A": "0.32", "B": "0.33"}))
+        with pytest.raises(ConfigurationError, match=r"of side A is now version 0\.33, .* 0\.32"):
+            recorded.begin(replace(BEGINNING, engines={"A": "0.33", "B": "0.33"}))
 
 
 def test_fresh_puts_the_journal_aside(tmp_path: Path) -> None:

@@ -227,6 +227,20 @@ def test_recorded_runs_are_compared_by_what_they_recorded(
     assert server.num_requests == asked
 
 
+def test_items_that_one_run_did_not_ask_are_named(
+    server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = write_dataset(tmp_path / "echo", PYTHON)
+    main(run(server, dataset, "--allow-python", "--limit", "12", report="some"), [EVAL])
+    main(run(server, dataset, "--allow-python", "--repeats", "2", report="all"), [EVAL])
+    capsys.readouterr()
+    main(compare(dataset, "all", "some"), [EVAL])
+    out, err = capsys.readouterr()
+    assert json.loads(out)["num_pairs"] == 12
+    assert "12 of 24 items were asked in one of the runs only: skipped" in err
+    assert "12 items were asked more often in one of the runs: its first answers count" in err
+
+
 @pytest.mark.parametrize("verb", ["calibrate", "bisect"])
 def test_other_verbs_refuse_what_they_cannot_score(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -45,6 +45,16 @@ def test_what_cannot_be_told_names_what_is_left() -> None:
         bisect(8, compare)
 
 
+def test_a_change_is_no_interaction_only_because_too_little_is_known_of_it_alone() -> None:
+    def compare(before: int, after: int) -> tuple[Verdict, str]:
+        if before:
+            return Verdict.INCONCLUSIVE, "too few"
+        return (Verdict.REGRESSED if after >= 3 else Verdict.NO_WORSE), "…"
+
+    with pytest.raises(CannotMeasureError, match=r"fails since change 3, .* alone; too few"):
+        bisect(4, compare)
+
+
 BASE = """
 [serve]
 model = "demo"

@@ -1,6 +1,7 @@
 """Noise estimates from A/A runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import LatencyMetric
 from evenkeel_evals.compare.calibration import calibrate, read_assumptions
+from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.gates import parse_gates
 
+NO_ITEMS = Dataset("sums", "1", "d", (), ())
 GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 
 
@@ -35,9 +38,24 @@ def test_the_noise_that_is_there_is_found(make_pair, tmp_path: Path) -> None:  #
 
     path = tmp_path / "calibration.json"
     path.write_text(json.dumps(found.to_record()))
-    known = read_assumptions(path)
+    known, doubt = read_assumptions(path, NO_ITEMS)
+    assert doubt is None
+    assert "other items" in (read_assumptions(path, replace(NO_ITEMS, content_hash="e"))[1] or "")
     assert (known.discordance, known.is_measured) == (found.discordance, True)
     assert known.scatter[LatencyMetric.TTFT] == found.scatter["ttft"]
+
+
+def test_items_of_one_cluster_vary_together(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # In every second cluster of ten, all answers of one side are wrong.
+    pairs = [make_pair(i, True, i // 10 % 2 > 0) for i in range(400)]
+    pairs = [
+        replace(pair, item=replace(pair.item, cluster_id=f"c{i // 10}"))
+        for i, pair in enumerate(pairs)
+    ]
+    found = calibrate(GATES[:1], [pairs], ("d", "s"), 200, lambda *_: None)
+    # 95 % of a sum of twenty clusters, ±10 items each: 1.96 · √20 · 10/400.
+    assert found.noise_floor["accuracy"] == pytest.approx(0.219, rel=0.25)
+    assert found.false_alarm_ci95[0] <= 0.05
 
 
 def test_no_score_is_no_calibration(make_pair) -> None:  # type: ignore[no-untyped-def]
@@ -48,6 +66,6 @@ def test_no_score_is_no_calibration(make_pair) -> None:  # type: ignore[no-untyp
 def test_another_file_is_not_a_calibration(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": 1}')
     with pytest.raises(ConfigurationError, match="is not a calibration"):
-        read_assumptions(tmp_path / "x.json")
+        read_assumptions(tmp_path / "x.json", NO_ITEMS)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        read_assumptions(tmp_path / "none.json")
+        read_assumptions(tmp_path / "none.json", NO_ITEMS)

@@ -7,8 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from evenkeel.secret_text import SecretAddress
+from evenkeel_evals.ask.answer_cache import AnswerCache
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave
@@ -20,7 +22,7 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.dataset.dataset import Dataset, Item, Message
 from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.looks import StoppingRule, judge_look
-from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
+from evenkeel_evals.scorers.base import Context, Label, Score, Scorer, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
 
 STORE = SecretAddress("http://h:1")
@@ -123,6 +125,37 @@ def test_each_look_at_costs_waits_for_the_seconds_of_its_own_pairs(make_pair) ->
     assert "no cost" not in str(judgement.results[0].effect.note)
 
 
+def test_seconds_that_the_store_did_not_have_are_asked_for_again_by_the_next_command(  # type: ignore[no-untyped-def]
+    make_pair,
+    tmp_path: Path,
+) -> None:
+    comparison = make_comparison(make_pair, 20)
+    gates, settings = with_errors(parse_gates("cost<=+5%")), EvalSettings(store_url=STORE)
+    comparison = replace(comparison, gates=gates, settings=settings)
+    times = {}
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        recorded = RecordedRun(journal)
+        recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
+        for pair in comparison.planned:
+            for letter in pair.order:
+                answer = replace(make_pair(0).a, trace_id=f"{pair.index}{letter}")
+                recorded.record_answer(pair, letter, answer)
+                times[answer.trace_id] = ServerTimes(0, 0, 0, 1, engine_s=1.0)
+        recorded.record_server_times({"0A": times["0A"]}, times.keys())
+        judgement = comparison.judge_if_complete(recorded)
+        assert judgement is not None, "this command has asked"
+        assert comparison.conclude(recorded, judgement).decision.exit_code == 3
+        assert comparison.may_be_priced_later(recorded, judgement.pairs), "so it is not sent"
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        recorded = RecordedRun(journal)
+        assert recorded.times_asked == {"0A"}
+        assert comparison.judge_if_complete(recorded) is None
+        recorded.record_server_times(times, times.keys())
+        judgement = comparison.judge_if_complete(recorded)
+        assert judgement is not None and judgement.results[0].effect.num_pairs == 20
+        assert not comparison.may_be_priced_later(recorded, judgement.pairs)
+
+
 def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type: ignore[no-untyped-def]
     comparison = make_comparison(make_pair, 20)
     gates = with_errors(parse_gates("cost<=+5%"))
@@ -137,6 +170,29 @@ def test_without_a_store_there_are_no_engine_seconds(make_pair) -> None:  # type
     judgement = comparison.judge_if_complete(recorded)
     assert judgement is not None
     assert comparison.conclude(recorded, judgement).decision.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "is_read"),
+    [
+        ("exact", "x", True),
+        ("latency", 2.0, False),
+        ({"name": "not", "scorer": {"name": "latency", "metric": "ttft"}}, 2.0, False),
+        ({"name": "all", "of": [{"reference": "x"}, {"scorer": "latency", "reference": 2}]}, None,
+         False),
+    ],
+)  # fmt: skip
+def test_cached_answers_are_not_used_by_items_that_are_scored_by_latency(  # type: ignore[no-untyped-def]
+    make_pair,
+    tmp_path: Path,
+    spec: str | dict[str, object],
+    reference: object,
+    is_read: bool,
+) -> None:
+    comparison = replace(make_comparison(make_pair, 20), answer_cache=AnswerCache(tmp_path))
+    item = replace(comparison.planned[3].item, scorer=make_scorer(spec, reference))
+    planned = [replace(comparison.planned[3], item=item), *comparison.planned[4:]]
+    assert replace(comparison, planned=planned).reads_cache is is_read
 
 
 def test_a_run_is_not_continued_under_another_slo_class(make_pair) -> None:  # type: ignore[no-untyped-def]

@@ -9,6 +9,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.dataset.version import hash_items
 
 GOOD = {
     "id": "a",
@@ -140,3 +141,12 @@ def test_a_dataset_that_is_not_what_its_card_says_is_refused(tmp_path: Path) -> 
         file.write(json.dumps({**GOOD, "id": "z"}) + "\n")
     with pytest.raises(ConfigurationError, match="the items changed since"):
         refuse_damaged(load_dataset(folder), is_allowed=False)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_lock_has_every_item_however_its_lines_end(tmp_path: Path, end: str) -> None:
+    folder = write(tmp_path, [GOOD])
+    rows = [GOOD | {"id": name} for name in ("a", "b")]
+    content = "".join(json.dumps(row) + end for row in rows).encode()
+    (folder / "sums.jsonl").write_bytes(content)
+    assert len(load_dataset(folder).items) == len(hash_items(content)) == 2

@@ -82,6 +82,44 @@ def test_a_candidate_gains_nothing_by_answers_that_have_no_score(  # type: ignor
         )
 
 
+@pytest.mark.parametrize(
+    ("num_right", "num_candidate", "exit_code"),
+    [(0, 0, 3), (20, 0, 3), (20, 20, 3), (40, 0, 1), (40, 40, 0), (0, 300, 0)],
+)
+def test_a_baseline_that_has_nothing_to_lose_proves_nothing(  # type: ignore[no-untyped-def]
+    make_pair,
+    num_right: int,
+    num_candidate: int,
+    exit_code: int,
+) -> None:
+    # Such as a scorer that no answer satisfies.
+    pairs = [make_pair(i, i < num_right, i < num_candidate) for i in range(400)]
+    decision = finish(pairs, parse_gates("accuracy>=-5%"), allows_inconclusive=True).decision
+    assert decision.exit_code == exit_code
+    if exit_code == 3:
+        assert decision.headline == (
+            f"could not measure: the baseline is right on {num_right / 400:.1%} of the items, so "
+            "accuracy>=-5% would tolerate losing all of them; check how they are scored"
+        )
+
+
+def test_a_slice_whose_answers_have_no_score_does_not_pass_unjudged(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # The answers of a slice cannot be scored on the candidate: 4.5 % of all, within both limits.
+    pairs = [make_pair(i, tags=("refunds",) if i < 18 else ()) for i in range(400)]
+    odd = Score.unscored("the scorer json failed")
+    crashed = [replace(p, b=replace(p.b, score=odd)) if p.index < 18 else p for p in pairs]
+    gates = parse_gates("accuracy>=-5%")
+    decision = finish(crashed, gates).decision
+    assert decision.exit_code == 3
+    assert "18 answers of the candidate on refunds have no score" in decision.headline
+    assert "counted as wrong, they break accuracy>=-5% there" in decision.headline
+    # Spread over the items, or unscored on both sides alike, they hide no slice.
+    spread = [replace(p, item=replace(p.item, tags=(f"t{p.index % 20}",))) for p in crashed]
+    assert finish(spread, gates).decision.exit_code == 0
+    alike = [replace(p, a=replace(p.a, score=odd)) if p.index < 18 else p for p in crashed]
+    assert finish(alike, gates).decision.exit_code == 0
+
+
 @pytest.mark.parametrize(("count", "letter", "code"), [(20, "b", 0), (21, "b", 3), (21, "a", 0)])
 def test_answers_of_the_candidate_without_a_time_do_not_pass_a_latency_gate(  # type: ignore[no-untyped-def]
     make_pair, count: int, letter: str, code: int
@@ -116,6 +154,11 @@ def test_the_record_is_json_without_nan(regressed: Outcome) -> None:
         90,
     )
     assert overall["lower"] < overall["estimate"] < overall["upper"] < 0
+
+
+def test_tokens_that_no_server_counted_are_none(make_pair) -> None:  # type: ignore[no-untyped-def]
+    record = finish([make_pair(i, True, i > 0) for i in range(20)]).to_record()
+    assert (record["baseline"]["output_tokens"], record["baseline"]["input_tokens"]) == (60, None)
 
 
 def test_a_stranger_can_read_the_table(regressed: Outcome) -> None:

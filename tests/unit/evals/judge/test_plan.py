@@ -1,5 +1,7 @@
 """What a run can detect, planned in advance."""
 
+from dataclasses import replace
+
 import pytest
 
 from evenkeel.errors import CannotMeasureError
@@ -21,6 +23,14 @@ def test_two_hundred_items_cannot_hold_a_margin_of_one_point() -> None:
 def test_enough_pairs_are_said_to_be_enough() -> None:
     (line,) = plan_gates(parse_gates("accuracy>=-10%"), 200)
     assert "enough for 'no worse'" in line.describe()
+
+
+@pytest.mark.parametrize("discordance", [0.0, 0.001])
+def test_answers_that_never_change_take_as_many_pairs_as_the_score_test(discordance: float) -> None:
+    known = Assumptions(discordance=discordance, is_measured=True)
+    (line,) = plan_gates(parse_gates("accuracy>=-1%"), 200, known)
+    assert (line.pairs_to_pass, line.can_pass) == (268, False)
+    assert "'no worse' takes about 268 pairs" in line.describe()
 
 
 def test_a_quantile_needs_more_than_a_shift() -> None:
@@ -57,6 +67,41 @@ def test_the_best_and_worst_cases_are_those_of_the_verdict(make_pair) -> None:  
         (line,) = plan_gates([accuracy], num_pairs)
         lost = [make_pair(i, True, False) for i in range(num_pairs)]
         assert line.can_fail is possible is (verdict(accuracy, lost) is Verdict.REGRESSED)
+
+
+@pytest.mark.parametrize(
+    ("text", "to_pass", "to_fail"), [("accuracy>=-5%", 2, 6), ("shift_ttft<=+5%", 5, 6)]
+)
+def test_what_varies_together_is_no_more_than_its_clusters(  # type: ignore[no-untyped-def]
+    make_pair,
+    text: str,
+    to_pass: int,
+    to_fail: int,
+) -> None:
+    (gate,) = parse_gates(text)
+    for num_clusters in (1, to_pass - 1, to_pass, to_fail - 1, to_fail):
+        (line,) = plan_gates([gate], 120, num_clusters=num_clusters)
+        unchanged = [make_pair(i, right, right) for i, right in enumerate([True, False] * 60)]
+        unchanged = in_clusters(unchanged, num_clusters)
+        assert line.can_pass is (num_clusters >= to_pass)
+        assert (verdict(gate, unchanged) is Verdict.NO_WORSE) is line.can_pass, num_clusters
+        lost = [make_pair(i, True, False, (0.1, 0.2)) for i in range(120)]
+        assert line.can_fail is (num_clusters >= to_fail)
+        lost = in_clusters(lost, num_clusters)
+        assert (verdict(gate, lost) is Verdict.REGRESSED) is line.can_fail, num_clusters
+
+
+def in_clusters(pairs: list[AnsweredPair], count: int) -> list[AnsweredPair]:
+    size = len(pairs) // count
+    return [
+        replace(pair, item=replace(pair.item, cluster_id=f"c{min(i // size, count - 1)}"))
+        for i, pair in enumerate(pairs)
+    ]
+
+
+def test_a_single_question_in_many_variants_is_refused_before_it_costs_anything() -> None:
+    with pytest.raises(CannotMeasureError, match=r"300 pairs in 1 cluster; it needs .* 6 clusters"):
+        refuse_undecidable(plan_gates(parse_gates("accuracy>=-5%"), 300, num_clusters=1))
 
 
 def verdict(gate: Gate, pairs: list[AnsweredPair]) -> Verdict:

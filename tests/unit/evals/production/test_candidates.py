@@ -55,6 +55,24 @@ def test_what_is_there_already_is_left_out(items: Path, question: str, how: str 
         assert how in proposal.duplicates[0][1] and "old" in proposal.duplicates[0][1]
 
 
+def test_a_review_counts_for_whoever_else_asked_the_same(items: Path) -> None:
+    # Three people asked the same, and one of their answers was reviewed: not the first one found.
+    asked = ["What does it cost?", "what does it cost", "What does it cost today?"]
+    failures = [failure(question, number) for number, question in enumerate(asked, start=1)]
+    file = CandidateFile(items)
+    proposal = file.propose(failures, dataset(items), None)
+    (first, *_) = proposal.fresh
+    second, third = (f"{number:032x}" for number in (2, 3))
+    assert first.trace_id == f"{1:032x}"
+    assert proposal.references({second: "9 EUR"}) == {first.id: "9 EUR"}
+    assert first.id not in proposal.references({third: "8 EUR today"})
+    # Of two, the newest counts; reviews of the past do for what was pending already.
+    both = {second: "10 EUR", f"{1:032x}": "9 EUR"}
+    assert proposal.references(both) == {first.id: "10 EUR"}
+    again = CandidateFile(items).propose(failures[1:2], dataset(items), None)
+    assert again.fresh == () and again.references({second: "9 EUR"}) == {first.id: "9 EUR"}
+
+
 def test_words_that_differ_in_a_vowel_sign_are_different_questions() -> None:
     known = KnownQuestions(None)
     known.add("day", "दिन क्या है?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,21 @@ def test_what_it_was_set_back_to_stays_even_if_it_is_bad(tmp_path: Path) -> None
     bad = [window(n, 30, place.versions[1]) for n in range(101, 104)]
     (said,) = place.look(bad, now_s=200)
     assert isinstance(said, str) and "unchanged; needs a manual decision" in said
+    assert place.look(bad, now_s=300) == []
+    assert place.production == place.versions[1]
+
+
+def test_a_second_gate_does_not_set_back_what_the_first_restored(tmp_path: Path) -> None:
+    other = PROMPT.replace("pii>=90%", "refusal>=90%")
+    scorer = '[[scorer]]\nname = "refusal"\nreference = false\n'
+    place = Place(tmp_path, scorer + PROMPT + other)
+    (done,) = place.look([window(0, 30, place.versions[2])])
+    assert isinstance(done, Dialled) and done.to == place.versions[1]
+    bad = [window(n, 30, place.versions[1]) for n in range(101, 104)]
+    bad = [replace(w, rows=[replace(row, scorer="refusal") for row in w.rows]) for w in bad]
+    (said,) = place.look(bad, now_s=200)
+    assert isinstance(said, str)
+    assert "does not hold refusal>=90% either: unchanged; needs a manual decision" in said
     assert place.look(bad, now_s=300) == []
     assert place.production == place.versions[1]
 

@@ -123,6 +123,17 @@ def test_junit_has_a_case_a_gate_and_slice(outcome: Outcome) -> None:
     assert any(re.search(r"change -\d+\.\d pp, 95 % interval -\d+\.\d pp to", f) for f in figures)
 
 
+def test_junit_tells_a_regression_from_missing_scores(make_pair: MakePair) -> None:
+    pairs = [make_pair(i, True, None if i % 4 == 0 else i % 4 > 1) for i in range(200)]
+    both = finish(pairs)
+    assert both.decision.exit_code == 1
+    suite = ElementTree.fromstring(to_junit(both)).find("testsuite")
+    assert suite is not None
+    (error,) = suite.findall("testcase[@classname='run']/error")
+    assert error.attrib["message"].startswith("could not measure: 50 of 200 pairs have no score")
+    assert suite.findall("testcase/failure")
+
+
 def test_junit_says_when_a_run_could_not_measure(make_pair: MakePair) -> None:
     broken = finish([make_pair(i, True, None) for i in range(20)])
     suite = ElementTree.fromstring(to_junit(broken)).find("testsuite")

@@ -42,6 +42,19 @@ def test_references(registry: PromptRegistry) -> None:
         registry.resolve("../secret@draft")
 
 
+def test_a_file_that_is_no_prompt_hides_none(registry: PromptRegistry, tmp_path: Path) -> None:
+    promote(registry, "Be kind.")
+    for name in ("support copy.toml", "README.toml", ".support.toml", "labels/old labels.json"):
+        (tmp_path / name).write_text("")
+    assert registry.names() == ["support"]
+
+
+@pytest.mark.parametrize("code", [*range(1, 32), 0x7F, 0x85, 0xA0, 0x2028, 0xFEFF, 0x1F600])
+def test_a_text_with_odd_characters_can_be_read_again(registry: PromptRegistry, code: int) -> None:
+    text = f"Be{chr(code)}kind."
+    assert registry.resolve(promote(registry, text).label).system == text
+
+
 def test_the_same_text_is_the_same_version(registry: PromptRegistry) -> None:
     assert promote(registry, "one") == promote(registry, "one", "canary")
     assert registry.versions("support") == [digest("one")]

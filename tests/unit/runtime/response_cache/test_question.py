@@ -121,6 +121,11 @@ def test_it_is_none_for_the_cache(case: str) -> None:
     assert read(**request) == Bypass(reason)
 
 
+def test_a_repeat_of_an_evaluation_is_asked_again() -> None:
+    # Both have the run's own cache_salt, and would be answered from the cache.
+    assert read(caller=Caller(route="eval"), cache_salt="run-A") == Bypass("route_off")
+
+
 def test_a_seed_makes_hot_sampling_cacheable() -> None:
     assert question(sampling=Sampling(0.7, {}, seed=3))
 

@@ -69,6 +69,15 @@ def test_a_file_without_keys_watches_every_route(tmp_path: Path) -> None:
     assert policy.needs_embeddings
 
 
+@pytest.mark.parametrize("rest", [(), (RoutePolicy(mode=HitMode.SERVE),)])
+def test_evaluations_ask_the_model_unless_the_file_names_their_route(
+    rest: tuple[RoutePolicy, ...],
+) -> None:
+    assert CachePolicy(routes=rest).find_route("eval").mode is HitMode.OFF
+    named = CachePolicy(routes=(*rest, RoutePolicy(route="eval", mode=HitMode.DRAFT)))
+    assert named.find_route("eval").mode is HitMode.DRAFT
+
+
 def test_a_routes_own_policy_comes_before_the_rest() -> None:
     policy = CachePolicy(
         routes=(RoutePolicy(route="faq", mode=HitMode.SERVE), RoutePolicy(mode=HitMode.OFF))

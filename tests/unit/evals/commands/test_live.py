@@ -1,0 +1,80 @@
+"""`eval live` stores each drift once, also if the collector is away at first."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evenkeel import spans
+from evenkeel_evals.ask.journal import Journal
+from evenkeel_evals.commands.live import _Watch
+from evenkeel_evals.production.dial_back import Dials
+from evenkeel_evals.production.dial_targets import FolderLabels
+from evenkeel_evals.production.live import LiveRun
+from evenkeel_evals.production.live_config import load_config
+from evenkeel_evals.production.live_estimate import LiveEstimate
+
+DRIFT = LiveEstimate("pii", 100, 0, 100.0, 0.5, 0.4, 0.6, 0.9, 1e-6)
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes spans, or answers 500 while it is broken."""
+
+    is_broken = True
+    bodies: list[bytes]
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if not self.is_broken:
+            self.bodies.append(body)
+        self.send_response(400 if self.is_broken else 200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[type[Collector], str]]:
+    kind = type("Mine", (Collector,), {"bodies": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield kind, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_drift_is_stored_once_the_collector_takes_it(
+    collector: tuple[type[Collector], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, url = collector
+    path = tmp_path / "live.toml"
+    path.write_text('name = "one"\n[[scorer]]\nname = "pii"\ngood_at_least = 0.9\n')
+    config = load_config(path)
+    with Journal(tmp_path / "live.jsonl") as journal:
+        live = LiveRun(config, journal)
+        dials = Dials(config, live, FolderLabels(tmp_path), None, acts=False)
+        watch = _Watch(config, live, url, is_json=True, dials=dials, judge_key=None)
+        watch.alert([DRIFT])
+        assert "results were not stored" in capsys.readouterr().err and not kind.bodies
+        kind.is_broken = False
+        for _ in range(2):
+            watch.alert([DRIFT])
+    (body,) = kind.bodies
+    sent = ExportTraceServiceRequest.FromString(gzip.decompress(body))
+    (span,) = sent.resource_spans[0].scope_spans[0].spans
+    said = {a.key: a.value.string_value for a in span.attributes}
+    assert said[spans.EVAL_RUN_ID] == "live-one"
+    # The verdict of the whole run, which the Evals page asks for.
+    assert said[spans.EVAL_RUN_VERDICT] == said[spans.EVAL_VERDICT] == "regressed"
+    assert "DRIFT: below 90.0%" in said[spans.EVAL_RUN_HEADLINE]
