@@ -23,8 +23,10 @@ from evenkeel_evals.stats.verdict import Verdict
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
 COULD_NOT_MEASURE = "could not measure"
-# Slices named in the headline.
+# Named in the headline, which is stored with every gate and slice: slices that are worse, and
+# results that regressed.
 SLICES_NAMED = 3
+REGRESSIONS_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,8 @@ def _commonest_reason(pairs: Sequence[AnsweredPair]) -> str:
 
 def _headline(judgement: Judgement, unmeasured: str | None, broken_items: Sequence[str]) -> str:
     if judgement.regressed:
-        named = ", ".join(f"{r.gate.text} on {r.slice_name}" for r in judgement.regressed)
-        text = f"regressed: {named}"
+        found = [f"{r.gate.text} on {r.slice_name}" for r in judgement.regressed]
+        text = f"regressed: {_list(found, REGRESSIONS_NAMED)}"
     elif broken_items:
         text = f"regressed: always right before, always wrong now: {', '.join(broken_items[:5])}"
     elif unmeasured is not None:
@@ -267,6 +269,10 @@ def _describe_lost_slices(judgement: Judgement) -> str:
     lost = judgement.lost_slices
     if not lost:
         return ""
-    shown = ", ".join(f"{r.metric} on {r.slice_name}" for r in lost[:SLICES_NAMED])
-    more = f" and {len(lost) - SLICES_NAMED} more" if len(lost) > SLICES_NAMED else ""
-    return f" (slices that are worse on their own: {shown}{more})"
+    shown = _list([f"{r.metric} on {r.slice_name}" for r in lost], SLICES_NAMED)
+    return f" (slices that are worse on their own: {shown})"
+
+
+def _list(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -28,6 +28,14 @@ def test_a_regression_exits_1(regressed: Outcome) -> None:
     assert regressed.decision.headline.startswith("regressed: accuracy>=-1% on overall")
 
 
+def test_a_headline_stays_short_however_many_slices_regress(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # It goes out with the gate of every slice.
+    pairs = [make_pair(i, True, False, tags=(f"t{i % 30:02}",)) for i in range(600)]
+    headline = finish(pairs, parse_gates("accuracy>=-5%")).decision.headline
+    assert headline.startswith("regressed: accuracy>=-5% on overall, accuracy>=-5% on t00, ")
+    assert headline.endswith(", accuracy>=-5% on t08 and 21 more")
+
+
 def test_no_change_on_many_items_exits_0(make_pair) -> None:  # type: ignore[no-untyped-def]
     outcome = finish([make_pair(i) for i in range(400)])
     assert (outcome.decision.exit_code, outcome.decision.headline) == (0, "no worse")
