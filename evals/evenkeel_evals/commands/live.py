@@ -94,13 +94,16 @@ class _Watch:
         self._is_json = is_json
         self._dials = dials
         self._judge_key = judge_key
-        self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
+        # A drift that shows in windows which are not stored yet is not stored either.
+        stored = live.estimates(len(live.windows) - len(live.unsent))
+        self._alerted = {e.scorer for e in stored if e.is_drifting}
 
     def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
         """Evaluate the windows that are due and wait for the next, until told to stop."""
         window_ns = int(self._config.window_s * NS_PER_S)
         self._send_results()
         if self._live.windows:
+            self.alert(self._live.estimates())
             # Dial-backs that failed at the end of the last run, or were only dry runs.
             self._say_dialled(self._dial_back())
         start_ns = time.time_ns() - int(since_s * NS_PER_S)

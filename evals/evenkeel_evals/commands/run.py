@@ -169,7 +169,8 @@ def _publish(
     endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
         problem: str | None = "the store lacks engine seconds of it; repeat this command later"
-        if not comparison.may_be_priced_later(recorded, outcome.pairs):
+        # Without --report, this command would ask everything again, as another run.
+        if args.report is None or not comparison.may_be_priced_later(recorded, outcome.pairs):
             problem = result_spans.send(outcome, endpoint)
         if problem is None:
             recorded.record_sent()

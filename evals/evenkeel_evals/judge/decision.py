@@ -12,6 +12,7 @@ from evenkeel_evals.judge.gates import (
     AccuracyGate,
     CostGate,
     ErrorGate,
+    Gate,
     LatencyGate,
     PreferenceGate,
     is_more,
@@ -22,8 +23,10 @@ from evenkeel_evals.stats.verdict import Verdict
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
 COULD_NOT_MEASURE = "could not measure"
-# Slices named in the headline.
+# Named in the headline, which is stored with every gate and slice: slices that are worse, and
+# results that regressed.
 SLICES_NAMED = 3
+REGRESSIONS_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,7 @@ def _find_evasion(judgement: Judgement) -> str | None:
     They are left out of the gate, so a candidate must not pass because no score fits its answers.
     Failed requests are the gate on errors'.
     """
-    gates = {result.gate for result in judgement.results}
-    strict = [g for g in gates if isinstance(g, AccuracyGate) and not isinstance(g, PreferenceGate)]
+    strict = [gate for gate in _gates(judgement) if _is_on_scores(gate)]
     lost = [p for p in judgement.pairs if p.a.is_right is True and _has_no_score(p.b)]
     gained = [p for p in judgement.pairs if p.b.is_right is True and _has_no_score(p.a)]
     for gate in strict:
@@ -135,16 +137,15 @@ def _find_evasion(judgement: Judgement) -> str | None:
                 f"({_commonest_reason(lost)}), {len(gained)} the other way round; "
                 f"counted as wrong, they exceed {gate.text}"
             )
-    return _find_evaded_slice(judgement, strict) if lost else None
+    return _find_evaded_slice(judgement) if lost and strict else None
 
 
-def _find_evaded_slice(judgement: Judgement, strict: Sequence[AccuracyGate]) -> str | None:
+def _find_evaded_slice(judgement: Judgement) -> str | None:
     """Return the slice that would regress if answers without a score counted as wrong, or None."""
-    if not strict:
-        return None
     pairs = [replace(p, a=_as_wrong(p.a, p.b), b=_as_wrong(p.b, p.a)) for p in judgement.pairs]
-    for result in judge_once(strict, pairs, 0).regressed:
-        if result.slice_name == OVERALL:
+    # All gates: the more there are, the more evidence a single one needs.
+    for result in judge_once(_gates(judgement), pairs, 0).regressed:
+        if result.slice_name == OVERALL or not _is_on_scores(result.gate):
             continue
         members = [p for p in judgement.pairs if result.slice_name in slices_of(p.item)]
         lost = [p for p in members if p.a.is_right is True and _has_no_score(p.b)]
@@ -155,6 +156,14 @@ def _find_evaded_slice(judgement: Judgement, strict: Sequence[AccuracyGate]) -> 
                 f"{result.gate.text} there"
             )
     return None
+
+
+def _gates(judgement: Judgement) -> list[Gate]:
+    return list(dict.fromkeys(result.gate for result in judgement.results))
+
+
+def _is_on_scores(gate: Gate) -> bool:
+    return isinstance(gate, AccuracyGate) and not isinstance(gate, PreferenceGate)
 
 
 def _as_wrong(answer: Answer, other: Answer) -> Answer:
@@ -174,9 +183,7 @@ def _find_nothing_to_lose(judgement: Judgement) -> str | None:
         gate, baseline = result.gate, result.effect.baseline
         if result.slice_name != OVERALL or baseline is None or result.verdict is Verdict.BETTER:
             continue
-        if isinstance(gate, PreferenceGate) or not isinstance(gate, AccuracyGate):
-            continue
-        if not is_more(baseline, gate.margin):
+        if _is_on_scores(gate) and not is_more(baseline, gate.margin):
             return (
                 f"the baseline is right on {baseline:.1%} of the items, so {gate.text} would "
                 "tolerate losing all of them; check how they are scored"
@@ -189,7 +196,7 @@ def _find_untimed(judgement: Judgement, max_ratio: float) -> str | None:
 
     A failed request is the gate on errors', and a single token has no time per token.
     """
-    for gate in {result.gate: None for result in judgement.results}:
+    for gate in _gates(judgement):
         if not isinstance(gate, LatencyGate):
             continue
         metric = gate.metric
@@ -228,8 +235,8 @@ def _commonest_reason(pairs: Sequence[AnsweredPair]) -> str:
 
 def _headline(judgement: Judgement, unmeasured: str | None, broken_items: Sequence[str]) -> str:
     if judgement.regressed:
-        named = ", ".join(f"{r.gate.text} on {r.slice_name}" for r in judgement.regressed)
-        text = f"regressed: {named}"
+        found = [f"{r.gate.text} on {r.slice_name}" for r in judgement.regressed]
+        text = f"regressed: {_list(found, REGRESSIONS_NAMED)}"
     elif broken_items:
         text = f"regressed: always right before, always wrong now: {', '.join(broken_items[:5])}"
     elif unmeasured is not None:
@@ -262,6 +269,10 @@ def _describe_lost_slices(judgement: Judgement) -> str:
     lost = judgement.lost_slices
     if not lost:
         return ""
-    shown = ", ".join(f"{r.metric} on {r.slice_name}" for r in lost[:SLICES_NAMED])
-    more = f" and {len(lost) - SLICES_NAMED} more" if len(lost) > SLICES_NAMED else ""
-    return f" (slices that are worse on their own: {shown}{more})"
+    shown = _list([f"{r.metric} on {r.slice_name}" for r in lost], SLICES_NAMED)
+    return f" (slices that are worse on their own: {shown})"
+
+
+def _list(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

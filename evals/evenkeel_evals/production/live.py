@@ -167,13 +167,13 @@ class LiveRun:
         """Record a dial-back or a dry run of one."""
         self._journal.append({"monitor": self._config.name, "dialled": dict(record)})
 
-    def estimates(self) -> list[LiveEstimate]:
-        """Return the estimates over all windows so far, one per scorer."""
+    def estimates(self, num_windows: int | None = None) -> list[LiveEstimate]:
+        """Return the estimates over all windows so far or the first ones, one per scorer."""
         found = []
         for name in self._config.scorer_names:
             rows = [
                 Scored(number, row.probability, _is_right(row))
-                for number, window in enumerate(self.windows)
+                for number, window in enumerate(self.windows[:num_windows])
                 for row in window.rows
                 if row.scorer == name
             ]

@@ -28,6 +28,14 @@ def test_a_regression_exits_1(regressed: Outcome) -> None:
     assert regressed.decision.headline.startswith("regressed: accuracy>=-1% on overall")
 
 
+def test_a_headline_stays_short_however_many_slices_regress(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # It goes out with the gate of every slice.
+    pairs = [make_pair(i, True, False, tags=(f"t{i % 30:02}",)) for i in range(600)]
+    headline = finish(pairs, parse_gates("accuracy>=-5%")).decision.headline
+    assert headline.startswith("regressed: accuracy>=-5% on overall, accuracy>=-5% on t00, ")
+    assert headline.endswith(", accuracy>=-5% on t08 and 21 more")
+
+
 def test_no_change_on_many_items_exits_0(make_pair) -> None:  # type: ignore[no-untyped-def]
     outcome = finish([make_pair(i) for i in range(400)])
     assert (outcome.decision.exit_code, outcome.decision.headline) == (0, "no worse")
@@ -118,6 +126,15 @@ def test_a_slice_whose_answers_have_no_score_does_not_pass_unjudged(make_pair) -
     assert finish(spread, gates).decision.exit_code == 0
     alike = [replace(p, a=replace(p.a, score=odd)) if p.index < 18 else p for p in crashed]
     assert finish(alike, gates).decision.exit_code == 0
+
+
+def test_a_slice_is_doubted_only_if_the_run_itself_would_call_it_a_regression(make_pair) -> None:  # type: ignore[no-untyped-def]
+    # 5 lost and 1 without a score: p = 0.016, but times the four gates on the slice 0.063.
+    pairs = [make_pair(i, True, i >= 5, tags=("refunds",) if i < 20 else ()) for i in range(400)]
+    pairs[5] = replace(pairs[5], b=replace(pairs[5].b, score=Score.unscored("no number")))
+    latencies = ", shift_ttft<=+9%, shift_e2e<=+9%, p50_e2e<=+9%"
+    assert finish(pairs, parse_gates("accuracy>=-5%" + latencies)).decision.exit_code == 0
+    assert finish(pairs, parse_gates("accuracy>=-5%")).decision.exit_code == 3
 
 
 @pytest.mark.parametrize(("count", "letter", "code"), [(20, "b", 0), (21, "b", 3), (21, "a", 0)])

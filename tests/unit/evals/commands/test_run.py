@@ -1,0 +1,56 @@
+"""What `evenkeel eval run` stores of a run, and when."""
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from evenkeel.secret_text import SecretAddress
+from evenkeel_evals.ask.journal import Journal
+from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.commands.run import _publish
+from evenkeel_evals.judge.gates import parse_gates, with_errors
+from evenkeel_evals.report import spans as result_spans
+from tests.unit.evals.compare.test_comparison import make_comparison
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_results_wait_for_their_cost_only_if_the_same_command_continues_the_run(  # type: ignore[no-untyped-def]
+    make_pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_kept: bool,
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(result_spans, "send", lambda outcome, _: sent.append(outcome.run_id))
+    comparison = replace(
+        make_comparison(make_pair, 20),
+        gates=with_errors(parse_gates("cost<=+5%")),
+        settings=EvalSettings(store_url=SecretAddress("http://h:1")),
+    )
+    report = tmp_path / "report" if is_kept else None
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        recorded = RecordedRun(journal if is_kept else None)
+        recorded.begin(Beginning("r", 1, comparison.identity(), {"A": "m", "B": "m"}, {}))
+        asked = set()
+        for pair in comparison.planned:
+            for letter in pair.order:
+                answer = replace(make_pair(0).a, trace_id=f"{pair.index}{letter}")
+                recorded.record_answer(pair, letter, answer)
+                asked.add(answer.trace_id)
+        recorded.record_server_times({}, asked)
+        judgement = comparison.judge_if_complete(recorded)
+        assert judgement is not None
+        outcome = comparison.conclude(recorded, judgement)
+        args = Namespace(report=report, json=True)
+        assert _publish(outcome, recorded, comparison, args, Console()) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out)["stored"] is not is_kept
+    assert sent == ([] if is_kept else ["r"])
+    assert ("repeat this command later" in err) is is_kept
