@@ -22,9 +22,11 @@ WITH
         -- moment, such as that a stream has ended, come besides the call's span.
         SpanAttributes['gen_ai.request.model'] != '' AND SpanAttributes['logfire.span_type'] IN ('', 'span')
             AND (SpanAttributes['gen_ai.operation.name'] IN ('chat', 'text_completion', 'generate_content')
-                -- Older conventions have no operation, nor has Vercel's AI SDK up to 6.
-                OR SpanAttributes['gen_ai.operation.name'] = ''
-                    AND (SpanAttributes['ai.operationId'] != '' OR SpanAttributes['gen_ai.usage.output_tokens'] != ''
+                -- Older conventions have no operation, nor has Vercel's AI SDK up to 6. Other types and
+                -- kinds are no such call: LiteLLM's embeddings have output tokens, too, 0.
+                OR SpanAttributes['gen_ai.operation.name'] = '' AND SpanAttributes['llm.request.type'] = ''
+                    AND SpanAttributes['openinference.span.kind'] = '' AND (SpanAttributes['ai.operationId'] != ''
+                        OR SpanAttributes['gen_ai.usage.output_tokens'] != ''
                         OR SpanAttributes['gen_ai.usage.completion_tokens'] != '')),
             'gen_ai',
         '') AS who,
@@ -114,14 +116,20 @@ WITH
         'refusal', 'content_filtered', 'guardrail_intervened', 'content-filter', 'safety', 'recitation',
         'blocklist', 'prohibited_content', 'spii', 'image_safety'] AS provider_ends,
     arrayMap(place -> if(place <= 4, 'length', 'content_filter'), arrayEnumerate(provider_ends)) AS ends,
-    -- Bedrock counts cached and written tokens apart from the input's, but in the total.
-    ifNull(numbers[4], 0) + ifNull(numbers[12], 0) AS cache_tokens,
-    if(server = '', toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
-        'llm.token_count.total'])) - numbers[2] - ifNull(numbers[3], 0), NULL) AS rest_tokens,
-    -- Gemini counts its thoughts apart from the output's, but in the total; OpenLLMetry passes that on.
-    position(lower(first_of(['gen_ai.request.model', 'llm.model_name'])), 'gemini') > 0 AS is_gemini,
-    if(ifNull(rest_tokens = cache_tokens, 0) AND NOT is_gemini, cache_tokens, 0) AS apart_tokens,
-    if(ifNull(rest_tokens BETWEEN 1 AND 1e8, 0) AND is_gemini, rest_tokens, 0) AS thought_tokens,
+    -- Tokens that the total shows to be counted apart: of the cache (Bedrock), and reasoning. Gemini's
+    -- thoughts are, too, and OpenLLMetry does not say how many they are: what is left of the total. A
+    -- lambda, since the engine replaces each alias by what it stands for.
+    arrayMap((n, total, is_gemini) -> (
+            if(total - n[2] - ifNull(n[3], 0) = ifNull(n[4], 0) + ifNull(n[12], 0) AND NOT is_gemini,
+                ifNull(n[4], 0) + ifNull(n[12], 0), 0),
+            multiIf(total - n[2] - ifNull(n[3], 0) = n[13]
+                    AND (n[13] != ifNull(n[4], 0) + ifNull(n[12], 0) OR is_gemini), assumeNotNull(n[13]),
+                is_gemini AND isNull(n[13]) AND total - n[2] - ifNull(n[3], 0) BETWEEN 1 AND 1e8
+                    AND total = floor(total), assumeNotNull(total - n[2] - ifNull(n[3], 0)), 0)),
+        [numbers],
+        [if(server = '', toFloat64OrNull(first_of(['gen_ai.usage.total_tokens', 'llm.usage.total_tokens',
+            'llm.token_count.total'])), NULL)],
+        [position(lower(first_of(['gen_ai.request.model', 'llm.model_name'])), 'gemini') > 0])[1] AS apart_tokens,
     -- An ID of more than 256 characters is replaced by its hash, as for tools (0036_sessions.sql).
     first_of(['gen_ai.conversation.id', 'session.id', 'langfuse.session.id',
         'traceloop.association.properties.session_id', 'traceloop.association.properties.conversation_id',
@@ -163,15 +171,17 @@ SELECT
         '') AS error_type,
     accurateCastOrNull(numbers[1], 'UInt32') AS max_tokens,
     numbers[5] AS temperature,
-    accurateCastOrNull(numbers[2] + apart_tokens, 'UInt32') AS input_tokens,
-    accurateCastOrNull(numbers[3] + thought_tokens, 'UInt32') AS output_tokens,
+    accurateCastOrNull(numbers[2] + apart_tokens.1, 'UInt32') AS input_tokens,
+    -- Where all tokens were thoughts, no output is stated.
+    accurateCastOrNull(coalesce(numbers[3] + apart_tokens.2, nullIf(apart_tokens.2, 0)), 'UInt32') AS output_tokens,
     accurateCastOrNull(numbers[4], 'UInt32') AS cached_tokens,
     accurateCastOrNull(numbers[12], 'UInt32') AS cache_write_tokens,
-    accurateCastOrNull(ifNull(numbers[13], nullIf(thought_tokens, 0)), 'UInt32') AS reasoning_tokens,
+    accurateCastOrNull(ifNull(numbers[13], nullIf(apart_tokens.2, 0)), 'UInt32') AS reasoning_tokens,
     -- Who reports no reasoning had none, or includes it in what the user sees. More reasoning than output is
     -- counted apart, as by Gemini.
     if(isNull(numbers[3]), NULL, toUInt32(ifNull(numbers[3], 0.)
-        - if(ifNull(numbers[13] > numbers[3], 1), 0., ifNull(numbers[13], 0.)))) AS visible_tokens,
+        - if(apart_tokens.2 > 0 OR ifNull(numbers[13] > numbers[3], 1), 0., ifNull(numbers[13], 0.))))
+        AS visible_tokens,
     numbers[14] AS given_cost,
     if(isNull(numbers[15]) AND isNull(numbers[16]), NULL,
         toUInt32(ifNull(numbers[15], 0.) + ifNull(numbers[16], 0.))) AS audio_tokens,
