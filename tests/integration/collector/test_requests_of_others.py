@@ -416,6 +416,15 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     assert collector.rows("SELECT count() FROM requests WHERE service = 'none'") == [(0,)]
 
 
+def test_the_engine_analyses_the_view_in_little_time(collector: CollectorProcess) -> None:
+    """It does so at each insert, and replaces each alias by what it stands for."""
+    ((select,),) = collector.rows(
+        "SELECT as_select FROM system.tables"
+        " WHERE database = currentDatabase() AND name = 'spans_of_others_to_requests'"
+    )
+    assert len(collector.rows(f"EXPLAIN QUERY TREE {select}")) < 50_000
+
+
 def test_the_names_are_those_that_vllm_uses() -> None:
     schema = files("evenkeel_collector.store") / "schema" / "0031_base"
     sql = (schema / "03_requests_of_others.sql").read_text(encoding="utf-8")
