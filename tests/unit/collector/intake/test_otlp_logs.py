@@ -177,6 +177,8 @@ def test_content_of_gen_ai_events_is_removed_unless_it_is_switched_on() -> None:
     for event, name in (
         ("gemini_cli.user_prompt", "prompt"),
         ("gemini_cli.api_response", "response_text"),
+        *(("gemini_cli.hook_call", n) for n in ("hook_input", "hook_output", "stdout", "stderr")),
+        ("gemini_cli.model_routing", "reasoning"),
         ("qwen-code.tool_call", "function_args"),
     ):
         gemini = logs_request(1, {"event.name": event, name: "Weather?", "kept": "yes"})
