@@ -374,7 +374,9 @@ def test_an_event_with_a_spans_ids_is_awaited_and_without_counted() -> None:
     assert attributes["gen_ai.conversation.id"] == "s-1"
 
 
-@pytest.mark.parametrize("ids", [{}, {"trace_id": TRACE_ID, "span_id": SPAN_ID}], ids=str)
+@pytest.mark.parametrize(
+    "ids", [{}, {"trace_id": TRACE_ID, "span_id": SPAN_ID}], ids=["alone", "span"]
+)
 def test_a_call_of_gemini_cli_counts_at_its_end_only(ids: dict[str, Any]) -> None:
     # packages/core/src/telemetry/types.ts of google-gemini/gemini-cli at 001a804cf6d1.
     asked = {
