@@ -27,6 +27,9 @@ _STREAMING = (None, "unknown", "/responses")
 MAX_COUNT = 1e9
 _OURS = "evenkeel."
 _KEPT = ("gen_ai.", "server.", "evenkeel.", "aws.", "azure.", "openai.")
+# Gemini CLI, and who copied it, sends the event as it asks, too: such a one has nothing of these.
+_GEMINI_CLI = "event.timestamp"
+_OF_END = ("gen_ai.response.", "gen_ai.usage.", conventions.ERROR_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,8 @@ def _tool(event: Mapping[str, str]) -> DescribedCall | None:
 
 
 def _inference(event: Mapping[str, str]) -> DescribedCall | None:
+    if _GEMINI_CLI in event and not any(name.startswith(_OF_END) for name in event):
+        return None
     operation = event.get(conventions.OPERATION) or "chat"
     if operation.startswith(_OURS):
         # Spans of ours are known by such names, and an event is none of them.

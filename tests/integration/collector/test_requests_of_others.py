@@ -189,6 +189,9 @@ GEMINI = {
     "gen_ai.operation.name": "generate_content",
     "gen_ai.request.model": "gemini",
 }
+GEMINI_TOTAL = {**GEMINI, "gen_ai.usage.input_tokens": 100, "gen_ai.usage.total_tokens": 130}
+UNNAMED = {"gen_ai.request.model": "m", "gen_ai.usage.output_tokens": 0}
+REASONING = "gen_ai.usage.reasoning.output_tokens"
 # packages/otel/src/legacy-open-telemetry.ts of vercel/ai.
 AI_SDK_FAILED = {
     "ai.operationId": "ai.streamText.doStream",
@@ -291,6 +294,39 @@ SOUND = {
             id="Gemini's thoughts",
         ),
         pytest.param(
+            3,
+            {**GEMINI_TOTAL, "gen_ai.usage.output_tokens": 20, REASONING: 10},
+            {"output_tokens": 30, "reasoning_tokens": 10, "visible_tokens": 20},
+            id="Gemini's thoughts, stated, fewer than the output",
+        ),
+        pytest.param(
+            3,
+            {**GEMINI_TOTAL, "gen_ai.usage.output_tokens": 20, REASONING: 5},
+            {"output_tokens": 20, "reasoning_tokens": 5, "visible_tokens": 15},
+            id="a total that has prompts of Gemini's tools",
+        ),
+        pytest.param(
+            3,
+            GEMINI_TOTAL,
+            {"output_tokens": 30, "reasoning_tokens": 30, "visible_tokens": None},
+            id="Gemini's thoughts and no answer",
+        ),
+        pytest.param(
+            3,
+            {
+                **STRANDS, "gen_ai.request.model": "grok-4", REASONING: 15,
+                "gen_ai.usage.total_tokens": 135,
+            },
+            {"output_tokens": 35, "reasoning_tokens": 15, "visible_tokens": 20},
+            id="reasoning that the total has besides the output",
+        ),
+        pytest.param(
+            3,
+            {**GEN_AI, "gen_ai.usage.total_tokens": 46},
+            {"output_tokens": 6, "reasoning_tokens": 4, "visible_tokens": 2},
+            id="reasoning within the output",
+        ),
+        pytest.param(
             1,
             AI_SDK,
             {
@@ -354,6 +390,13 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
         ("llm_request", {"unrelated": 1}),
         ("streaming response from 'm' took 0.5s", {**GEN_AI, "logfire.span_type": "log"}),
         ("evenkeel.evaluation", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}),
+        # LiteLLM without content names no operation, but its type, and all have output tokens.
+        *(
+            ("litellm_request", {**UNNAMED, "llm.request.type": type_})
+            for type_ in ("aembedding", "arerank", "aimage_generation")
+        ),
+        ("embed", {**UNNAMED, "openinference.span.kind": "EMBEDDING"}),
+        ("agent", {**UNNAMED, "openinference.span.kind": "AGENT"}),
     ]
     body = b"".join(
         trace_request(1, attributes, name=name, service="none").SerializeToString()
@@ -369,8 +412,17 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     assert collector.rows("SELECT status, source FROM requests WHERE service = 'ours'") == [
         ("shed", "evenkeel")
     ]
-    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(6,)]
+    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(11,)]
     assert collector.rows("SELECT count() FROM requests WHERE service = 'none'") == [(0,)]
+
+
+def test_the_engine_analyses_the_view_in_little_time(collector: CollectorProcess) -> None:
+    """It does so at each insert, and replaces each alias by what it stands for."""
+    ((select,),) = collector.rows(
+        "SELECT as_select FROM system.tables"
+        " WHERE database = currentDatabase() AND name = 'spans_of_others_to_requests'"
+    )
+    assert len(collector.rows(f"EXPLAIN QUERY TREE {select}")) < 50_000
 
 
 def test_the_names_are_those_that_vllm_uses() -> None:

@@ -177,6 +177,8 @@ def test_content_of_gen_ai_events_is_removed_unless_it_is_switched_on() -> None:
     for event, name in (
         ("gemini_cli.user_prompt", "prompt"),
         ("gemini_cli.api_response", "response_text"),
+        *(("gemini_cli.hook_call", n) for n in ("hook_input", "hook_output", "stdout", "stderr")),
+        ("gemini_cli.model_routing", "reasoning"),
         ("qwen-code.tool_call", "function_args"),
     ):
         gemini = logs_request(1, {"event.name": event, name: "Weather?", "kept": "yes"})
@@ -370,6 +372,24 @@ def test_an_event_with_a_spans_ids_is_awaited_and_without_counted() -> None:
     assert spans_of(alone.payload)[0][1] == attributes
     assert attributes["gen_ai.response.finish_reasons"] == '["stop"]'
     assert attributes["gen_ai.conversation.id"] == "s-1"
+
+
+@pytest.mark.parametrize(
+    "ids", [{}, {"trace_id": TRACE_ID, "span_id": SPAN_ID}], ids=["alone", "span"]
+)
+def test_a_call_of_gemini_cli_counts_at_its_end_only(ids: dict[str, Any]) -> None:
+    # packages/core/src/telemetry/types.ts of google-gemini/gemini-cli at 001a804cf6d1.
+    asked = {
+        "event.name": "gen_ai.client.inference.operation.details",
+        "event.timestamp": "2026-11-27T05:00:00.000Z", "session.id": "s-1",
+        "gen_ai.operation.name": "generate_content", "gen_ai.provider.name": "gcp.gemini",
+        "gen_ai.request.model": "gemini-2.5-pro",
+    }  # fmt: skip
+    answered = {"gen_ai.response.model": "gemini-2.5-pro", "gen_ai.usage.output_tokens": 7}
+    begun = checked(logs_request(1, asked, **ids))
+    assert (begun.num_records, begun.num_spans, begun.awaited) == (1, 0, ())
+    ended = checked(logs_request(1, asked | answered, **ids))
+    assert ended.num_spans + len(ended.awaited) == 1
 
 
 def test_awaited_calls_of_one_resource_keep_it_once() -> None:

@@ -190,6 +190,7 @@ CONTENT_NAMES = [
     "ai.response.reasoning",
     "ai.values",
     "spring.ai.chat.client.user.text",
+    "input-json",
 ]
 EVENT_NAMES = ["gen_ai.content.prompt", "gen_ai.content.completion", "gen_ai.user.message"]
 
