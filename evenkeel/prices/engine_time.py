@@ -16,7 +16,7 @@ IDLE = "idle"
 # Kinds in words; those that requests pay for come first.
 ENGINE_KINDS = {
     CHARGED: "charged to requests",
-    "other": "steps of no known request, and replays of the canary",
+    "other": "steps of no known request, and our own replays",
     "between": "between steps, with requests in the engine",
     IDLE: "idle, without requests",
     "unrecorded": "not recorded",

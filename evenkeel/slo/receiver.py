@@ -117,6 +117,11 @@ class Receiver:
     route: Route | None = None
     base: str = ""
 
+    @property
+    def opens_incidents(self) -> bool:
+        """Whether a firing opens something there that stays open until its end is sent."""
+        return self.type in (ReceiverType.PAGERDUTY, ReceiverType.OPSGENIE)
+
     def wants(self, severity: str, labels: Mapping[str, str]) -> bool:
         """Return whether this receiver gets an alert."""
         if self.severities and severity not in self.severities:

@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from http.client import HTTPConnection, HTTPResponse
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from evenkeel_collector.ports.connections import HEAD_BYTES
+from tests.fixtures.certificate import make_certificate
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -209,15 +209,7 @@ def test_a_busy_connection_outlives_many_that_wait(crowded: CollectorProcess) ->
 
 def test_tls_handshakes_that_never_end_stop_nobody(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-            "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
-            "-keyout", str(key), "-out", str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
+    make_certificate(certificate, key)
     flags = ("--tls-certificate", str(certificate), "--tls-key", str(key))
     with (
         running_collector(tmp_path / "data", flags, LIMITED) as collector,

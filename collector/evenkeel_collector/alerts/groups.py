@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from sqlalchemy import Row, bindparam, delete, func, select, update
 
-from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel.slo.receiver import AlertGrouping, Receiver, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.notification import (
     Notification,
@@ -31,6 +31,8 @@ GROUP_ID = "group"
 # Further alerts are only counted.
 _MOST_ALERTS = 100
 _SECOND_NS = 10**9
+# States of a notification that the receiver has, or may still get.
+_SENT = ("waiting", "delivered")
 _NUMBER = group_members.c.number
 _OF_GROUP = (group_members.c.receiver == bindparam("receiver")) & (
     group_members.c.group_labels == bindparam("labels")
@@ -71,7 +73,9 @@ class Grouper:
         """
         groups = self._connection.execute(_GROUPS).all()
         return sum(
-            self._flush(name, labels, receivers.get(name), now_ns) for name, labels in groups
+            self._flush(name, labels, receivers.get(name), now_ns)
+            + self._close_incident(name, labels, receiver_at(name, receivers), now_ns)
+            for name, labels in groups
         )
 
     def num_pending(self) -> int:
@@ -114,7 +118,7 @@ class Grouper:
             self._connection.execute(delete(group_members).where(_NUMBER == number))
         if grouping is None and all(member.is_told for member in members):
             if receiver is not None and receiver.group is not None and not is_waiting:
-                self._regroup(members, receiver.group, now_ns)
+                self._regroup(members, receiver, receiver.group, now_ns)
             return 0
         is_due = self._is_due(members, last, grouping, now_ns)
         if not is_due and (
@@ -133,12 +137,50 @@ class Grouper:
             self._keep_what_fires(members, newest)
         return 1
 
-    def _regroup(self, members: Sequence[Row[Any]], grouping: AlertGrouping, now_ns: int) -> None:
-        """Move what was told to the groups that the file has now, which repeat it from now on."""
+    def _regroup(
+        self,
+        members: Sequence[Row[Any]],
+        receiver: Receiver,
+        grouping: AlertGrouping,
+        now_ns: int,
+    ) -> None:
+        """Move what was told to the groups that the file has now, which repeat it from now on.
+
+        Where the old group's incident is closed, the new ones open theirs.
+        """
         for member, alert in zip(members, self._read_alerts(members), strict=True):
             moved = update(group_members).where(_NUMBER == member.number)
             labels = grouping.labels_of(alert.labels)
-            self._connection.execute(moved.values(group_labels=labels, created_ns=now_ns))
+            is_told = not receiver.opens_incidents
+            self._connection.execute(
+                moved.values(group_labels=labels, created_ns=now_ns, is_told=is_told)
+            )
+
+    def _close_incident(
+        self, name: str, labels: dict[str, str], receiver: Receiver | None, now_ns: int
+    ) -> int:
+        """Queue the end of a group that has no alerts left, and whose last notification fired.
+
+        Return whether it was queued. The file no longer has the group: its alerts have moved to
+        another, or ended by themselves.
+        """
+        if receiver is None or not (receiver.opens_incidents and receiver.sends_resolved):
+            return 0
+        last = self._connection.execute(
+            _LAST, {"receiver": name, "group_id": _group_id(labels)}
+        ).first()
+        is_open = last is not None and last.status == "firing" and last.state in _SENT
+        if last is None or not is_open or self._members(name, labels):
+            return 0
+        reported = self._connection.scalar(
+            select(outbox.c.alerts).where(outbox.c.number == last.number)
+        )
+        ended = [replace(alert, ends_at_ns=now_ns) for alert in reported or ()]
+        if not ended:
+            return 0
+        with self._book.transaction():
+            self._book.queue(group_notification(name, labels, ended), now_ns)
+        return 1
 
     def _members(self, receiver: str, labels: Mapping[str, str]) -> list[Row[Any]]:
         group = {"receiver": receiver, "labels": labels}

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -72,7 +71,7 @@ class Acceptor:
         sock: socket.socket,
         connections: Connections,
         make_protocol: Callable[[Connection], BoundedProtocol],
-        tls: ssl.SSLContext | None,
+        tls: Tls | None,
     ) -> None:
         self._sock = sock
         self._connections = connections
@@ -128,7 +127,7 @@ class Acceptor:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._make_protocol(connection),
             sock,
-            ssl=self._tls,
+            ssl=self._tls.current.context if self._tls else None,
             ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
         )
 
@@ -172,12 +171,8 @@ class HttpServer:
             server_header=False,
             timeout_keep_alive=int(IDLE_S),
             timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=tls.certificate if tls else None,
-            ssl_keyfile=tls.key if tls else None,
-            ssl_ca_certs=str(tls.client_ca) if tls and tls.client_ca else None,
-            ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
         )
-        self._server = _Server(config, sock, connections)
+        self._server = _Server(config, sock, connections, tls)
         self._sock = sock
         self._task: asyncio.Task[None] | None = None
 
@@ -200,9 +195,14 @@ class _Server(uvicorn.Server):
     """uvicorn's server, with limited connections and without signal handlers."""
 
     def __init__(
-        self, config: uvicorn.Config, sock: socket.socket, connections: Connections
+        self,
+        config: uvicorn.Config,
+        sock: socket.socket,
+        connections: Connections,
+        tls: Tls | None,
     ) -> None:
         super().__init__(config)
+        self._tls = tls
         self._acceptor: Acceptor | None = None
         self._sock = sock
         self._connections = connections
@@ -210,9 +210,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections with our own limits: uvicorn has none before a request."""
         self.servers = []
-        self._acceptor = Acceptor(
-            self._sock, self._connections, self._make_protocol, self.config.ssl
-        )
+        self._acceptor = Acceptor(self._sock, self._connections, self._make_protocol, self._tls)
         self._acceptor.start()
         self.started = True
 

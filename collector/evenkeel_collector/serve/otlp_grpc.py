@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -140,13 +139,23 @@ def bind(server: Any, host: str, port: int, tls: Tls | None = None) -> int:
 
 
 def _credentials(tls: Tls) -> Any:
-    def read(path: Path | None) -> bytes | None:
-        return path.read_bytes() if path is not None else None
+    given = tls.current
 
-    return grpc.ssl_server_credentials(
-        [(read(tls.key), read(tls.certificate))],
-        root_certificates=read(tls.client_ca),
-        require_client_auth=tls.client_ca is not None,
+    def configuration() -> Any:
+        return grpc.ssl_server_certificate_configuration(
+            [(given.key, given.chain)], root_certificates=given.client_ca
+        )
+
+    def fetch() -> Any:
+        """Return the certificate of the next connection, None if it is the last one's."""
+        nonlocal given
+        if tls.current is given:
+            return None
+        given = tls.current
+        return configuration()
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(), fetch, require_client_authentication=given.client_ca is not None
     )
 
 

@@ -239,6 +239,9 @@ async def run(
         await _start(stack, HttpServer(app, sockets.http, places, tls))
         following = asyncio.create_task(control.follow())
         stack.callback(following.cancel)
+        if tls is not None:
+            following_certificate = asyncio.create_task(tls.follow())
+            stack.callback(following_certificate.cancel)
         following_prices = asyncio.create_task(prepared.prices.follow())
         stack.callback(following_prices.cancel)
         if prepared.targets:

@@ -27,6 +27,7 @@ from evenkeel.store import Store
 from evenkeel_demo.simulate.requests import FleetPlan
 from evenkeel_demo.simulate.send import send
 from evenkeel_evals.report.spans import send_spans
+from tests.fixtures.certificate import make_certificate
 from tests.fixtures.collector_process import (
     CollectorProcess,
     collect_command,
@@ -99,15 +100,7 @@ class Guarded:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("collector")
     certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-            "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
-            "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
+    make_certificate(certificate, key)
     access = folder / "access.toml"
     access.write_text(
         token_entry("acme-token", "ingest", "acme")
@@ -215,6 +208,21 @@ def test_queries_need_a_token_and_stock_clients_send_it_as_a_password(guarded: G
     # The fleet's token serves many.
     wait_for(lambda: "forged" in [tenant for tenant, _ in reader.query(sql).result_rows])
     reader.close()
+
+
+def test_a_renewed_certificate_is_used_on_every_port(guarded: Guarded) -> None:
+    make_certificate(guarded.certificate, guarded.certificate.with_name("key.pem"))
+
+    def is_used() -> bool:
+        try:
+            return guarded.post("fleet-token").status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    # Each client trusts the new one alone.
+    wait_for(is_used)
+    assert guarded.ask("SELECT 1") == "1"
+    guarded.call("fleet-token")
 
 
 def test_metrics_need_a_token_and_health_does_not(guarded: Guarded) -> None:

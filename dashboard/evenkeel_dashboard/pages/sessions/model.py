@@ -43,6 +43,7 @@ HEADERS = (
     "session", "last seen", "turns", "tools", "time to done", "where the time went",
     "recomputed", "input", "output", "cost", "model", "tenant", "end",
 )  # fmt: skip
+_RANKED_BY = {"e2e": "e2e_s", "cost": "cost", "recompute": "recompute_s", "time": "end_ms"}
 _ORDER_OF = {
     "time to done": "e2e", "cost": "cost", "recomputed": "recompute", "turns": "turns",
     "last seen": "time",
@@ -218,8 +219,15 @@ def chosen_steps(steps: Sequence[Step], kind: str, order: str) -> list[tuple[int
     return found
 
 
-def in_order(rows: Sequence[Row], tenants: Sequence[str], session_ids: Sequence[str]) -> list[Row]:
-    """Return sessions in the order of their keys; one that is gone meanwhile is left out."""
+def in_order(
+    rows: Sequence[Row], tenants: Sequence[str], session_ids: Sequence[str], order: str
+) -> list[Row]:
+    """Return sessions in the order of their keys; one that is gone meanwhile is left out.
+
+    Open sessions have grown since their keys were read: what they are ordered by decides.
+    """
     read = {(row["tenant"], row["session_id"]): row for row in rows}
     keys = zip(tenants, session_ids, strict=True)
-    return [read[key] for key in keys if key in read]
+    found = [read[key] for key in keys if key in read]
+    column = _RANKED_BY.get(order)
+    return found if column is None else sorted(found, key=lambda row: -(row[column] or 0))

@@ -90,15 +90,16 @@ def _body(selection: Selection, parameters: dict[str, str | int]) -> None:
     }
     read = reading.rows_later(_HERE / "sessions.sql", keys)
     _show_tiles(counts)
+    order = str(parameters["order_by"])
     with st.container(border=True, key="card-sessions"):
         st.html(
-            f'<div class="ek-title">Sessions<small>{ORDERS[str(parameters["order_by"])]} first; '
+            f'<div class="ek-title">Sessions<small>{ORDERS[order]} first; '
             "each ended as its last request did; click an id to see what it waited for; "
             f"data as of {wording.clock_ms(now_ms())}</small></div>"
         )
         palette = colours()
         st.html(markup.key([(words, colour_of_cause(c, palette)) for c, words in CAUSES.items()]))
-        rows = in_order(read(), counts["tenants"], counts["session_ids"])
+        rows = in_order(read(), counts["tenants"], counts["session_ids"], order)
         cells = session_cells(rows, selection.to_params(), palette)
         st.html(markup.table(ordering_headers(dict(st.query_params)), cells, "Sessions found"))
         num_all = int(counts["num_found"])

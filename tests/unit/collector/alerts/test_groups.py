@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.slo.mute_time import MuteTime
-from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
@@ -225,6 +225,52 @@ def test_a_group_that_left_the_file_is_tried_until_its_alerts_have_ended(
     outbox.give_up(waiting, NOW + 90_002 * S)
     office.grouper.flush({changed.name: changed}, NOW + 91_001 * S)
     assert office.grouper.flush({"on-call": BY_TEAM}, NOW + 180_000 * S) == 0
+
+
+PAGER = replace(BY_TEAM, type=ReceiverType.PAGERDUTY)
+
+
+def incidents(told: list[Notification]) -> list[tuple[str, str]]:
+    return [(notification.alert_id, notification.status) for notification in told]
+
+
+def test_an_incident_of_a_group_that_left_the_file_is_closed_and_another_opened(
+    book: AlertBook,
+) -> None:
+    office = Office(book, PAGER)
+
+    def told(second: int) -> list[tuple[str, str]]:
+        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
+        return incidents(office.deliver(NOW + second * S))
+
+    office.see(0, ttft=True)
+    ((before, _),) = told(30)
+    office.receivers = (replace(PAGER, group=AlertGrouping(("slo",))),)
+    assert told(60) == [(before, "resolved")]
+    ((after, status),) = told(61)
+    assert (after != before, status) == (True, "firing")
+    office.see(70, ttft=False)
+    assert told(400) == [(after, "resolved")]
+    assert told(90_000) == []
+
+
+def test_an_incident_of_a_receiver_without_groups_by_now_is_closed_with_its_last_alert(
+    book: AlertBook,
+) -> None:
+    office = Office(book, PAGER)
+
+    def told(second: int) -> list[tuple[str, str]]:
+        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
+        return incidents(office.deliver(NOW + second * S))
+
+    office.see(0, ttft=True, tpot=True)
+    ((before, _),) = told(30)
+    office.receivers = (replace(PAGER, group=None),)
+    office.see(60, ttft=False, tpot=True)
+    assert before not in dict(told(61))
+    office.see(70, ttft=False, tpot=False)
+    assert (before, "resolved") in told(71)
+    assert told(90_000) == []
 
 
 def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: AlertBook) -> None:

@@ -180,7 +180,12 @@ def test_rows_link_to_the_session_and_its_requests() -> None:
 
 def test_sessions_stay_in_the_order_of_their_keys() -> None:
     first, second = session(session_id="a"), session(session_id="b")
-    assert in_order([first, second], ["acme"] * 3, ["b", "gone", "a"]) == [second, first]
+    keys = ["acme"] * 3, ["b", "gone", "a"]
+    assert in_order([first, second], *keys, "turns") == [second, first]
+    assert in_order([first, second], *keys, "e2e") == [second, first]
+    # It went on after the keys were read.
+    grown = first | {"e2e_s": second["e2e_s"] + 1}
+    assert in_order([grown, second], *keys, "e2e") == [grown, second]
 
 
 def test_headers_order_by_what_the_store_can_order_by() -> None:
