@@ -273,6 +273,61 @@ def test_an_incident_of_a_receiver_without_groups_by_now_is_closed_with_its_last
     assert told(90_000) == []
 
 
+def test_an_incident_of_an_alert_alone_is_closed_when_its_receiver_gets_groups(
+    book: AlertBook,
+) -> None:
+    office = Office(book, replace(PAGER, group=None))
+
+    def told(second: int) -> list[tuple[str, str]]:
+        now_ns = NOW + second * S
+        office.engine.repeat(office.receivers, now_ns)
+        office.grouper.flush({r.name: r for r in office.receivers}, now_ns)
+        return incidents(office.deliver(now_ns))
+
+    office.see(0, ttft=True)
+    ((alone, _),) = told(1)
+    office.receivers = (PAGER,)
+    assert told(60) == [(alone, "resolved")]
+    ((of_group, status),) = told(90)
+    assert (of_group != alone, status) == (True, "firing")
+    assert told(100) == []
+    office.see(110, ttft=False)
+    assert told(400) == [(of_group, "resolved")]
+    assert told(90_000) == []
+
+
+def test_an_incident_is_closed_though_its_last_repetition_was_withdrawn(book: AlertBook) -> None:
+    office = Office(book, PAGER)
+
+    def flush(second: int) -> None:
+        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
+
+    office.see(0, ttft=True)
+    flush(30)
+    ((before, _),) = incidents(office.deliver(NOW + 30 * S))
+    flush(3700)
+    (repetition,) = book.due(NOW + 3700 * S)
+    book.mark_failed(repetition.number, "down", NOW + 3701 * S, NOW + 3700 * S)
+    (firing,) = book.alerts()
+    book.acknowledge(firing.alert_id, "ann", "", NOW + 3702 * S)
+    office.receivers = (replace(PAGER, group=AlertGrouping(("slo",))),)
+    flush(3703)
+    assert [book.give_up(n, NOW + 3704 * S) for n in book.overdue("on-call", NOW + 3704 * S)] == [
+        "withdrawn"
+    ]
+    flush(3705)
+    assert incidents(office.deliver(NOW + 3705 * S)) == [(before, "resolved")]
+
+
+def test_without_ends_a_group_that_left_the_file_opens_no_second_incident(book: AlertBook) -> None:
+    pager = replace(PAGER, sends_resolved=False)
+    office = Office(book, pager)
+    office.see(0, ttft=True)
+    assert len(office.told(30)) == 1
+    office.receivers = (replace(pager, group=AlertGrouping(("slo",))),)
+    assert [office.told(second) for second in (60, 61, 400)] == [[], [], []]
+
+
 def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: AlertBook) -> None:
     """The receiver was down from then until well after the whole group had ended."""
     office = Office(book)
