@@ -107,13 +107,15 @@ class CachedEngine:
     def record_weight_change(self) -> None:
         """Serve no answer, and trust no evidence, of the weights so far."""
         self._weights.change()
+        # As with a deletion, answers that began before are neither stored nor compared.
+        self.cache.deletions.count += 1
         self.cache.controls.start_over(self._weights.model)
 
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
         """Return the outputs of one run, from the engine or the cache."""
-        call = EngineCall(run, prompt, params, request_id, options)
+        call = EngineCall(run, prompt, params, request_id, options, self._weights.num_changes)
         self.start()
         try:
             question = self._read(call)
@@ -225,7 +227,7 @@ class CachedEngine:
     async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
-        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
+        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF) or self._is_outdated(call):
             return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
@@ -321,8 +323,15 @@ class CachedEngine:
             self.cache.control(question.policy).wrong_hits.num_pending += 1
         return is_queued
 
+    def _is_outdated(self, asked: EngineCall | PendingReplay) -> bool:
+        """Return whether the weights have changed since; the evidence has started over then."""
+        return asked.num_changes != self._weights.num_changes
+
     async def _replay(self, replay: PendingReplay) -> None:
         """Replay a cached answer's request on the model, and compare."""
+        if self._is_outdated(replay):
+            self.cache.counts.replays["dropped"] += 1
+            return
         run = start_replay(self._hook, replay)
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
@@ -331,7 +340,10 @@ class CachedEngine:
             self.cache.counts.replays["failed"] += 1
             logger.debug("a replay failed", exc_info=error)
         finally:
-            self.cache.control(replay.question.policy).wrong_hits.record_replayed()
+            if not self._is_outdated(replay):
+                self.cache.control(replay.question.policy).wrong_hits.record_replayed()
+        if self._is_outdated(replay):
+            return
         # A dead engine says nothing about the hit, and nothing is served from now on.
         if spans.CACHE_VERDICT not in run.cache and not getattr(self._engine, "errored", False):
             hit_class = replay.near.hit_class
@@ -356,7 +368,7 @@ class CachedEngine:
         # The bound on wrong hits counts on the verdict of each replay.
         tries = _COMPARISON_TRIES
         is_same = await self.cache.compare_answers(replay.near.entry.text, text, tries)
-        if is_same is None:
+        if is_same is None or self._is_outdated(replay):
             return {}
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 

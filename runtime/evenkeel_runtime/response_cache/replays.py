@@ -28,13 +28,18 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """One call of the engine."""
+    """One call of the engine.
+
+    Attributes:
+        num_changes: How often the weights had changed before.
+    """
 
     run: EngineRun
     prompt: Any
     params: Any
     request_id: str
     options: dict[str, Any]
+    num_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class PendingReplay:
     Attributes:
         can_run_any_time: Whether the engine itself schedules it after all other requests.
         ratio: Share of served hits that were to be replayed when this one was served.
+        num_changes: How often the weights had changed before.
     """
 
     request_id: str
@@ -55,6 +61,7 @@ class PendingReplay:
     caller: Caller
     can_run_any_time: bool
     ratio: float
+    num_changes: int = 0
     asked_at_s: float = field(default_factory=monotonic)
 
 
@@ -74,6 +81,7 @@ def make_pending(
         caller=replace(caller, session_id=None, parent=None, trace_state=""),
         can_run_any_time=is_last,
         ratio=ratio,
+        num_changes=call.num_changes,
     )
 
 

@@ -26,15 +26,18 @@ class Weights:
 
     Attributes:
         model: Identifies the model.
+        num_changes: How often its weights changed.
     """
 
     def __init__(self, engine: Any) -> None:
         self.model = self._loaded = describe_model(engine)
+        self.num_changes = 0
         self._adapters: dict[str, tuple[Any, str]] = {}
 
     def change(self) -> None:
         """Take all weights for others that no file describes."""
         self.model = f"{self._loaded}|{uuid4().hex}"
+        self.num_changes += 1
         self._adapters.clear()
 
     def describe(self, adapter: Any) -> str:
