@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -52,6 +53,8 @@ class ResolvedAddress:
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 # Where only a proxy gets out, there may be no name server to wait for.
 _LOOKUP_BEHIND_A_PROXY_S = 2.0
+# Such lookups may hang for long after that: they must not take the threads that deliveries need.
+_LOOKUPS = ThreadPoolExecutor(4, "lookups")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # Public by its number, but Azure answers it to its own machines only.
 _AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")
@@ -97,13 +100,11 @@ async def find_target(
     port = parts.port
     loop = asyncio.get_running_loop()
     try:
-        looked_up = loop.run_in_executor(
-            threads, socket.getaddrinfo, host, port or 0, 0, socket.SOCK_STREAM
-        )
-        found = await asyncio.wait_for(looked_up, _LOOKUP_BEHIND_A_PROXY_S if has_proxy else None)
-    except (OSError, UnicodeError) as error:
         if has_proxy:
-            return ResolvedAddress(host, host, port)
+            found = await _look_up_behind_a_proxy(host, port)
+        else:
+            found = await loop.run_in_executor(threads, _look_up, host, port)
+    except (OSError, UnicodeError) as error:
         raise AddressRefused(f"{host} does not resolve: {error}", is_final=False) from error
     addresses = [str(info[4][0]) for info in found]
     refused = [] if allow_private else [a for a in addresses if is_inside(a)]
@@ -116,3 +117,21 @@ async def find_target(
         return ResolvedAddress(host, host, port)
     other = next((str(info[4][0]) for info in found if info[0] != found[0][0]), None)
     return ResolvedAddress(addresses[0], host, port, other)
+
+
+def _look_up(host: str, port: int | None, flags: int = 0) -> list[Any]:
+    return socket.getaddrinfo(host, port or 0, 0, socket.SOCK_STREAM, 0, flags)
+
+
+async def _look_up_behind_a_proxy(host: str, port: int | None) -> list[Any]:
+    """Return what is known of a host soon; nothing if that is for the proxy to find out."""
+    try:
+        # An address, in whatever notation, needs no lookup.
+        return _look_up(host, port, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        pass
+    looking = asyncio.get_running_loop().run_in_executor(_LOOKUPS, _look_up, host, port)
+    try:
+        return await asyncio.wait_for(looking, _LOOKUP_BEHIND_A_PROXY_S)
+    except (OSError, UnicodeError):
+        return []

@@ -4,7 +4,9 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery import address
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, open_client
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "chat burns"}, 0)
@@ -96,7 +99,41 @@ def test_a_name_that_is_exempt_is_reached_directly(monkeypatch: pytest.MonkeyPat
     assert (outcome, asked) == (DeliveryResult(is_delivered=True), ["/hook"])
 
 
-@pytest.mark.parametrize("url", ["http://inside.test/hook", "http://10.0.0.7/hook"])
+def test_lookups_that_hang_do_not_hold_up_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no name server answers, each takes far longer than we wait for it."""
+    resolve, is_over = socket.getaddrinfo, threading.Event()
+
+    def hang(host: str, *rest: Any) -> list[Any]:
+        if host == "unknown-here.test" and socket.AI_NUMERICHOST not in rest:
+            is_over.wait(60)
+        return resolve(host, *rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(address, "_LOOKUP_BEHIND_A_PROXY_S", 0.05)
+    receiver, threads = Receiver("on-call", "http://unknown-here.test/hook"), ThreadPoolExecutor(2)
+    inside = replace(receiver, url="http://10.0.0.7/hook")
+
+    async def attempt() -> list[DeliveryResult]:
+        async with open_client(5.0) as client:
+            return await asyncio.gather(
+                *(
+                    deliver(client, each, NOTIFICATION, 5.0, threads)
+                    for each in (*[receiver] * 8, inside)
+                )
+            )
+
+    with listening() as (port, asked):
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        *outcomes, refused = asyncio.run(attempt())
+        is_over.set()
+    assert outcomes == [DeliveryResult(is_delivered=True)] * 8
+    assert len(asked) == 8
+    assert "not a public address" in refused.error
+
+
+@pytest.mark.parametrize(
+    "url", ["http://inside.test/hook", "http://10.0.0.7/hook", "http://0x0a000007/hook"]
+)
 def test_an_internal_address_is_refused_as_without_a_proxy(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
