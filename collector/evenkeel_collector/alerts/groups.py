@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from sqlalchemy import Row, bindparam, delete, exists, func, select, update
 
-from evenkeel.slo.receiver import AlertGrouping, Receiver, receiver_at
+from evenkeel.slo.receiver import AlertGrouping, Receiver, place_of, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.notification import (
     Notification,
@@ -97,7 +97,7 @@ class Grouper:
         """
         groups = self._connection.execute(_GROUPS).all()
         num_closed = sum(
-            self._close_alone(receivers[name], now_ns)
+            self._close_alone(receivers[name], receivers, now_ns)
             for name in sorted({name for name, _ in groups} & receivers.keys())
         )
         return num_closed + sum(
@@ -209,7 +209,9 @@ class Grouper:
             self._book.queue(group_notification(name, labels, ended), now_ns)
         return 1
 
-    def _close_alone(self, receiver: Receiver, now_ns: int) -> int:
+    def _close_alone(
+        self, receiver: Receiver, receivers: Mapping[str, Receiver], now_ns: int
+    ) -> int:
         """Queue the ends of what alerts opened alone before their receiver had groups.
 
         Return how many. Their groups tell of them anew.
@@ -217,11 +219,11 @@ class Grouper:
         if receiver.group is None or not _closes_incidents(receiver) or receiver.is_muted(now_ns):
             return 0
         rows = self._connection.execute(_ALONE, {"receiver": receiver.name}).all()
-        own = [row for row in rows if row.receiver == receiver.name]
+        own = [row for row in rows if _is_left(row, receiver, receivers)]
         for row in own:
             end = Notification(
                 f"{row.alert_id}-{uuid4().hex[:16]}-resolved",
-                receiver.name,
+                row.receiver,
                 row.alert_id,
                 row.fingerprint,
                 tuple(replace(alert, ends_at_ns=now_ns) for alert in row.alerts),
@@ -323,6 +325,18 @@ class Grouper:
 
 def _closes_incidents(receiver: Receiver) -> bool:
     return receiver.opens_incidents and receiver.sends_resolved
+
+
+def _is_left(row: Row[Any], receiver: Receiver, receivers: Mapping[str, Receiver]) -> bool:
+    """Return whether what a receiver was told of an alert alone is now told by this one's group."""
+    if row.receiver == receiver.name:
+        return True
+    if place_of(row.receiver) != place_of(receiver.name):
+        return False
+    # The routing tree may send it the alert with both options.
+    labels = row.alerts[0].labels
+    other = receivers.get(row.receiver)
+    return other is None or not other.wants(labels.get("severity", ""), labels)
 
 
 def _ended(members: Sequence[Row[Any]]) -> set[int]:

@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from evenkeel.slo.matchers import parse_matchers
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
+from evenkeel.slo.routing import Route
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
@@ -294,6 +296,29 @@ def test_an_incident_of_an_alert_alone_is_closed_when_its_receiver_gets_groups(
     office.see(110, ttft=False)
     assert told(400) == [(of_group, "resolved")]
     assert told(90_000) == []
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_an_incident_of_an_alert_alone_is_closed_when_a_route_groups_it(
+    book: AlertBook, continues: bool
+) -> None:
+    alone = replace(PAGER, group=None)
+    office = Office(book, alone)
+    office.see(0, ttft=True)
+    office.engine.repeat(office.receivers, NOW + S)
+    ((incident, _),) = incidents(office.deliver(NOW + S))
+    grouped, matchers = f"{PAGER.name} [by team]", parse_matchers(['team="chat"'])
+    tree = Route(PAGER.name, (), False, (Route(grouped, matchers, continues), Route(PAGER.name)))
+    office.receivers = (
+        replace(alone, route=tree),
+        replace(PAGER, name=grouped, base=PAGER.name, route=tree),
+    )
+    now_ns = NOW + 60 * S
+    office.engine.repeat(office.receivers, now_ns)
+    office.grouper.flush({r.name: r for r in office.receivers}, now_ns)
+    # Where it is still told of the alert alone, the incident stays.
+    closed = [] if continues else [(incident, "resolved")]
+    assert incidents(office.deliver(now_ns)) == closed
 
 
 def test_an_incident_is_closed_though_its_last_repetition_was_withdrawn(book: AlertBook) -> None:
