@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import socket
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -77,11 +78,25 @@ def is_inside(address: str) -> bool:
 def find_proxy(url: str) -> str | None:
     """Return the environment's proxy for an http(s) address; None if it is reached directly."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or proxy_bypass(parts.hostname or ""):
-        return None
     proxies = getproxies()
+    if parts.scheme not in ("http", "https") or _is_exempt(
+        parts.hostname or "", parts.port, proxies.get("no", "")
+    ):
+        return None
     found = proxies.get(parts.scheme) or proxies.get("all")
     return f"http://{found}" if found and "://" not in found else found
+
+
+def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:
+    """Return whether `no_proxy` names a host, with its port if it likes, or its network."""
+    if proxy_bypass(host) or (port is not None and proxy_bypass(f"{host}:{port}")):
+        return True
+    networks = [name.strip() for name in no_proxy.split(",") if "/" in name]
+    for network in networks:
+        with suppress(ValueError):
+            if ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False):
+                return True
+    return False
 
 
 async def find_target(

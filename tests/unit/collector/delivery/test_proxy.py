@@ -91,6 +91,27 @@ def test_a_receiver_is_asked_for_by_name(host: str, monkeypatch: pytest.MonkeyPa
     assert (refused.is_delivered, refused.is_refused) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("url", "has_proxy"),
+    [
+        ("https://outside.test/hook", True),
+        ("https://a.corp.test/hook", False),
+        ("http://hook.test:8443/", False),
+        ("http://hook.test/", True),
+        ("http://10.1.2.3/", False),
+        ("http://11.1.2.3/", True),
+        ("http://[2001:db8::1]:9093/", False),
+        ("smtp://outside.test", False),
+    ],
+)
+def test_what_no_proxy_may_name(url: str, has_proxy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("http", "https"):
+        monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:9")
+    exempt = ".corp.test, hook.test:8443, 10.0.0.0/8, 2001:db8::1, what/ever"
+    monkeypatch.setenv("no_proxy", exempt)
+    assert (address.find_proxy(url) is not None) is has_proxy
+
+
 def test_a_name_that_is_exempt_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "hook.test")

@@ -254,8 +254,8 @@ def test_headers_of_tables_as_people_write_them(tmp_path: Path) -> None:
     assert row["messages"][0]["content"] == "new"
     # It does so among all names of an answer, and in rows in which it is empty.
     table = "question,answer,Target\nOpen?,Yes,hours\nClosed?,,hours\n"
-    found = read("csv", "t.csv", table, tmp_path)
-    assert [row["reference"] for row in found.rows] == ["Yes"]
+    (row,) = read("csv", "t.csv", table, tmp_path).rows
+    assert row["reference"] == "Yes"
     (row,) = read("csv", "t.csv", "Prompt,Expected-Output\nOpen?,Yes\n", tmp_path).rows
     assert (row["messages"][0]["content"], row["reference"]) == ("Open?", "Yes")
 
