@@ -41,6 +41,7 @@ from evenkeel_runtime.response_cache.replays import (
     EngineCall,
     PendingReplay,
     Replays,
+    RunningCount,
     make_pending,
     start_replay,
 )
@@ -87,8 +88,8 @@ class CachedEngine:
         self._user_words = cache.policy.user_words
         self._private = PrivateText(self._user_words)
         self._random = random_share
-        self._num_running = 0
-        self.replays = Replays(self._replay, lambda: self._num_running == 0)
+        self._running = RunningCount()
+        self.replays = Replays(self._replay, lambda: self._running.num == 0)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._file = file
         self._follower: asyncio.Task[None] | None = None
@@ -128,8 +129,8 @@ class CachedEngine:
                 self.cache.counts.outcomes["bypass"] += 1
             run.response_cache = "bypass"
             run.cache[spans.CACHE_REASON] = question.reason
-            return self._count_running(self._bypass(call))
-        return self._count_running(self._answer(call, question))
+            return self._running.count(self._bypass(call))
+        return self._running.count(self._answer(call, question))
 
     def _read(self, call: EngineCall) -> Question | Bypass:
         request = call.run.request
@@ -227,7 +228,8 @@ class CachedEngine:
     async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
-        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF) or self._is_outdated(call):
+        is_outdated = self._weights.have_changed_since(call.num_changes)
+        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF) or is_outdated:
             return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
@@ -323,16 +325,12 @@ class CachedEngine:
             self.cache.control(question.policy).wrong_hits.num_pending += 1
         return is_queued
 
-    def _is_outdated(self, asked: EngineCall | PendingReplay) -> bool:
-        """Return whether the weights have changed since; the evidence has started over then."""
-        return asked.num_changes != self._weights.num_changes
-
     async def _replay(self, replay: PendingReplay) -> None:
         """Replay a cached answer's request on the model, and compare."""
-        if self._is_outdated(replay):
+        if self._weights.have_changed_since(replay.num_changes):
             self.cache.counts.replays["dropped"] += 1
             return
-        run = start_replay(self._hook, replay)
+        run, control = start_replay(self._hook, replay), self.cache.control(replay.question.policy)
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
                 pass
@@ -340,9 +338,8 @@ class CachedEngine:
             self.cache.counts.replays["failed"] += 1
             logger.debug("a replay failed", exc_info=error)
         finally:
-            if not self._is_outdated(replay):
-                self.cache.control(replay.question.policy).wrong_hits.record_replayed()
-        if self._is_outdated(replay):
+            control.wrong_hits.record_replayed()
+        if self._weights.have_changed_since(replay.num_changes):
             return
         # A dead engine says nothing about the hit, and nothing is served from now on.
         if spans.CACHE_VERDICT not in run.cache and not getattr(self._engine, "errored", False):
@@ -368,7 +365,7 @@ class CachedEngine:
         # The bound on wrong hits counts on the verdict of each replay.
         tries = _COMPARISON_TRIES
         is_same = await self.cache.compare_answers(replay.near.entry.text, text, tries)
-        if is_same is None or self._is_outdated(replay):
+        if is_same is None or self._weights.have_changed_since(replay.num_changes):
             return {}
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 
@@ -383,15 +380,6 @@ class CachedEngine:
             call.prompt, call.params, call.request_id, **call.options
         )
         return outputs
-
-    async def _count_running(self, outputs: Outputs) -> Outputs:
-        self._num_running += 1
-        try:
-            async for output in outputs:
-                yield output
-        finally:
-            self._num_running -= 1
-            await outputs.aclose()
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
         guarded: Coroutine[Any, Any, T | None] = self._guard(work, None)

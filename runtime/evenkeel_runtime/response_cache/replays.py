@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -96,6 +96,23 @@ def start_replay(hook: RequestHook, replay: PendingReplay) -> EngineRun:
     run.response_cache = REPLAY
     run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
     return run
+
+
+class RunningCount:
+    """Counts what clients wait for."""
+
+    def __init__(self) -> None:
+        self.num = 0
+
+    async def count(self, outputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+        """Yield a request's outputs, which count until they end."""
+        self.num += 1
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            self.num -= 1
+            await outputs.aclose()
 
 
 class Replays:

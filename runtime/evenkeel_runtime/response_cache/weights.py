@@ -40,6 +40,10 @@ class Weights:
         self.num_changes += 1
         self._adapters.clear()
 
+    def have_changed_since(self, num_changes: int) -> bool:
+        """Return whether they have since this many changes; evidence has started over then."""
+        return self.num_changes != num_changes
+
     def describe(self, adapter: Any) -> str:
         """Return what identifies the weights of a request.
 
