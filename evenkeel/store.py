@@ -102,11 +102,10 @@ class Store:
                 send_receive_timeout=timeout_s,
             )
         except (ClickHouseError, OSError) as error:
-            refused = _LOGIN_REFUSED.search(str(error))
-            if refused is not None:
-                reason = " ".join(refused[1].split())[:200]
+            refusal = read_login_refusal(error)
+            if refusal is not None:
                 raise StoreLoginError(
-                    f"the store at {self.shown_url} asks for a login: {reason}; put user and "
+                    f"the store at {self.shown_url} asks for a login: {refusal}; put user and "
                     "password into its address (a collector's token is the password, with any user)"
                 ) from error
             raise StoreError(
@@ -161,6 +160,12 @@ class Store:
 
     def _refusal(self, query: Path, error: BaseException) -> StoreError:
         return StoreError(f"query {query.name!r} failed at {self.shown_url}: {read_reason(error)}")
+
+
+def read_login_refusal(error: BaseException) -> str | None:
+    """Return why a server that answers does not accept the login; None if it is another error."""
+    refused = _LOGIN_REFUSED.search(str(error))
+    return None if refused is None else " ".join(refused[1].split())[:200]
 
 
 def read_reason(error: BaseException) -> str:

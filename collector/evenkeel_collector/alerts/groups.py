@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Row, bindparam, delete, func, select, update
+from sqlalchemy import Row, bindparam, delete, exists, func, select, update
 
-from evenkeel.slo.receiver import AlertGrouping, Receiver, receiver_at
+from evenkeel.slo.receiver import AlertGrouping, Receiver, place_of, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.notification import (
     Notification,
@@ -53,6 +53,30 @@ _LAST = (
     .order_by(outbox.c.number.desc())
     .limit(1)
 )
+_LAST_SENT = _LAST.where(outbox.c.state.in_(_SENT))
+_later = outbox.alias("later")
+# The newest firings that were sent of alerts alone which are in a receiver's group by now; those to
+# other receivers, too, so that the index on alerts is used.
+_ALONE = (
+    select(outbox)
+    .where(
+        outbox.c.group.is_(None),
+        outbox.c.status == "firing",
+        outbox.c.state.in_(_SENT),
+        outbox.c.alert_id.in_(
+            select(group_members.c.alert_id).where(
+                group_members.c.receiver == bindparam("receiver")
+            )
+        ),
+        ~exists().where(
+            _later.c.receiver == outbox.c.receiver,
+            _later.c.fingerprint == outbox.c.fingerprint,
+            _later.c.number > outbox.c.number,
+            _later.c.state.in_(_SENT),
+        ),
+    )
+    .order_by(outbox.c.number)
+)
 
 
 class Grouper:
@@ -72,7 +96,11 @@ class Grouper:
         the receiver's `repeat`, unless all its firing alerts are acknowledged or silenced.
         """
         groups = self._connection.execute(_GROUPS).all()
-        return sum(
+        num_closed = sum(
+            self._close_alone(receivers[name], receivers, now_ns)
+            for name in sorted({name for name, _ in groups} & receivers.keys())
+        )
+        return num_closed + sum(
             self._flush(name, labels, receivers.get(name), now_ns)
             + self._close_incident(name, labels, receiver_at(name, receivers), now_ns)
             for name, labels in groups
@@ -151,7 +179,7 @@ class Grouper:
         for member, alert in zip(members, self._read_alerts(members), strict=True):
             moved = update(group_members).where(_NUMBER == member.number)
             labels = grouping.labels_of(alert.labels)
-            is_told = not receiver.opens_incidents
+            is_told = not _closes_incidents(receiver)
             self._connection.execute(
                 moved.values(group_labels=labels, created_ns=now_ns, is_told=is_told)
             )
@@ -164,13 +192,12 @@ class Grouper:
         Return whether it was queued. The file no longer has the group: its alerts have moved to
         another, or ended by themselves.
         """
-        if receiver is None or not (receiver.opens_incidents and receiver.sends_resolved):
+        if receiver is None or not _closes_incidents(receiver):
             return 0
         last = self._connection.execute(
-            _LAST, {"receiver": name, "group_id": _group_id(labels)}
+            _LAST_SENT, {"receiver": name, "group_id": _group_id(labels)}
         ).first()
-        is_open = last is not None and last.status == "firing" and last.state in _SENT
-        if last is None or not is_open or self._members(name, labels):
+        if last is None or last.status != "firing" or self._members(name, labels):
             return 0
         reported = self._connection.scalar(
             select(outbox.c.alerts).where(outbox.c.number == last.number)
@@ -181,6 +208,36 @@ class Grouper:
         with self._book.transaction():
             self._book.queue(group_notification(name, labels, ended), now_ns)
         return 1
+
+    def _close_alone(
+        self, receiver: Receiver, receivers: Mapping[str, Receiver], now_ns: int
+    ) -> int:
+        """Queue the ends of what alerts opened alone before their receiver had groups.
+
+        Return how many. Their groups tell of them anew.
+        """
+        if receiver.group is None or not _closes_incidents(receiver) or receiver.is_muted(now_ns):
+            return 0
+        rows = self._connection.execute(_ALONE, {"receiver": receiver.name}).all()
+        own = [row for row in rows if _is_left(row, receiver, receivers)]
+        for row in own:
+            end = Notification(
+                f"{row.alert_id}-{uuid4().hex[:16]}-resolved",
+                row.receiver,
+                row.alert_id,
+                row.fingerprint,
+                tuple(replace(alert, ends_at_ns=now_ns) for alert in row.alerts),
+                dashboard_url=row.dashboard_url,
+            )
+            of_alert = (group_members.c.receiver == receiver.name) & (
+                group_members.c.alert_id == row.alert_id
+            )
+            with self._book.transaction():
+                self._book.queue(end, now_ns)
+                self._connection.execute(
+                    update(group_members).where(of_alert).values(is_told=False, created_ns=now_ns)
+                )
+        return len(own)
 
     def _members(self, receiver: str, labels: Mapping[str, str]) -> list[Row[Any]]:
         group = {"receiver": receiver, "labels": labels}
@@ -264,6 +321,22 @@ class Grouper:
                 self._connection.execute(sent.where(_NUMBER == member.number))
             else:
                 self._connection.execute(delete(group_members).where(_NUMBER == member.number))
+
+
+def _closes_incidents(receiver: Receiver) -> bool:
+    return receiver.opens_incidents and receiver.sends_resolved
+
+
+def _is_left(row: Row[Any], receiver: Receiver, receivers: Mapping[str, Receiver]) -> bool:
+    """Return whether what a receiver was told of an alert alone is now told by this one's group."""
+    if row.receiver == receiver.name:
+        return True
+    if place_of(row.receiver) != place_of(receiver.name):
+        return False
+    # The routing tree may send it the alert with both options.
+    labels = row.alerts[0].labels
+    other = receivers.get(row.receiver)
+    return other is None or not other.wants(labels.get("severity", ""), labels)
 
 
 def _ended(members: Sequence[Row[Any]]) -> set[int]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -52,6 +54,8 @@ class ResolvedAddress:
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 # Where only a proxy gets out, there may be no name server to wait for.
 _LOOKUP_BEHIND_A_PROXY_S = 2.0
+# Such lookups may hang for long after that: they must not take the threads that deliveries need.
+_LOOKUPS = ThreadPoolExecutor(4, "lookups")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # Public by its number, but Azure answers it to its own machines only.
 _AZURE_PLATFORM = ipaddress.IPv4Address("168.63.129.16")
@@ -74,11 +78,25 @@ def is_inside(address: str) -> bool:
 def find_proxy(url: str) -> str | None:
     """Return the environment's proxy for an http(s) address; None if it is reached directly."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or proxy_bypass(parts.hostname or ""):
-        return None
     proxies = getproxies()
+    if parts.scheme not in ("http", "https") or _is_exempt(
+        parts.hostname or "", parts.port, proxies.get("no", "")
+    ):
+        return None
     found = proxies.get(parts.scheme) or proxies.get("all")
     return f"http://{found}" if found and "://" not in found else found
+
+
+def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:
+    """Return whether `no_proxy` names a host, with its port if it likes, or its network."""
+    if proxy_bypass(host) or (port is not None and proxy_bypass(f"{host}:{port}")):
+        return True
+    networks = [name.strip() for name in no_proxy.split(",") if "/" in name]
+    for network in networks:
+        with suppress(ValueError):
+            if ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False):
+                return True
+    return False
 
 
 async def find_target(
@@ -97,13 +115,11 @@ async def find_target(
     port = parts.port
     loop = asyncio.get_running_loop()
     try:
-        looked_up = loop.run_in_executor(
-            threads, socket.getaddrinfo, host, port or 0, 0, socket.SOCK_STREAM
-        )
-        found = await asyncio.wait_for(looked_up, _LOOKUP_BEHIND_A_PROXY_S if has_proxy else None)
-    except (OSError, UnicodeError) as error:
         if has_proxy:
-            return ResolvedAddress(host, host, port)
+            found = await _look_up_behind_a_proxy(host, port)
+        else:
+            found = await loop.run_in_executor(threads, _look_up, host, port)
+    except (OSError, UnicodeError) as error:
         raise AddressRefused(f"{host} does not resolve: {error}", is_final=False) from error
     addresses = [str(info[4][0]) for info in found]
     refused = [] if allow_private else [a for a in addresses if is_inside(a)]
@@ -116,3 +132,21 @@ async def find_target(
         return ResolvedAddress(host, host, port)
     other = next((str(info[4][0]) for info in found if info[0] != found[0][0]), None)
     return ResolvedAddress(addresses[0], host, port, other)
+
+
+def _look_up(host: str, port: int | None, flags: int = 0) -> list[Any]:
+    return socket.getaddrinfo(host, port or 0, 0, socket.SOCK_STREAM, 0, flags)
+
+
+async def _look_up_behind_a_proxy(host: str, port: int | None) -> list[Any]:
+    """Return what is known of a host soon; nothing if that is for the proxy to find out."""
+    try:
+        # An address, in whatever notation, needs no lookup.
+        return _look_up(host, port, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        pass
+    looking = asyncio.get_running_loop().run_in_executor(_LOOKUPS, _look_up, host, port)
+    try:
+        return await asyncio.wait_for(looking, _LOOKUP_BEHIND_A_PROXY_S)
+    except (OSError, UnicodeError):
+        return []

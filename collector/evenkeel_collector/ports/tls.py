@@ -15,6 +15,8 @@ from evenkeel.watched_file import file_stamp
 logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
+# In all forms of PEM.
+_ENCRYPTED = b"ENCRYPTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,10 @@ def _read(certificate: Path, key: Path, client_ca: Path | None) -> Certificate:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         pair = certificate.read_bytes(), key.read_bytes()
-        context.load_cert_chain(certificate, key)
+        if _ENCRYPTED in pair[1]:
+            raise ConfigurationError(f"{key} (--tls-key) is encrypted: give it without passphrase")
+        # Without a password, OpenSSL would ask the terminal for one, and all ports would wait.
+        context.load_cert_chain(certificate, key, password="")
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
             f"cannot use {certificate} (--tls-certificate) with {key} (--tls-key): "

@@ -17,7 +17,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from evenkeel.errors import ConfigurationError, MissingPartError, StoreError, first_line
 from evenkeel.extras import how_to_install
 from evenkeel.secret_text import hide_password
-from evenkeel.store import DATABASE, check_url, read_reason
+from evenkeel.store import DATABASE, check_url, read_login_refusal, read_reason
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.log.repeats import SeenBodies, repeats_of
 from evenkeel_collector.log.segment_format import read_bodies
@@ -191,13 +191,24 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
             Rollups(connect, gate) if schema is None else Rollups(connect, gate, schema.render)
         )
     except (ClickHouseError, OSError, StoreError) as error:
-        shown = hide_password(url)
-        reason = read_reason(error).replace(url, shown)
-        raise ConfigurationError(
-            f"no ClickHouse answers at {shown}: {reason}; is it running?"
-        ) from error
+        raise ConfigurationError(_describe_refusal(error, url)) from error
     prices = StoredPrices(connect) if schema is None else StoredPrices(connect, schema.render)
     return Storage(connect, None, insert_settings, lambda: None, rollups, gate, prices)
+
+
+def _describe_refusal(error: Exception, url: str) -> str:
+    shown = hide_password(url)
+    refusal = read_login_refusal(error)
+    if refusal is not None:
+        refusal = refusal.replace(url, shown)
+        return (
+            f"the ClickHouse at {shown} refuses the login: {refusal}; correct user and password in "
+            "its address"
+        )
+    reason = read_reason(error).replace(url, shown)
+    if isinstance(error, StoreError) or "DB::Exception" in str(error):
+        return f"the ClickHouse at {shown} cannot be used: {reason}"
+    return f"no ClickHouse answers at {shown}: {reason}; is it running?"
 
 
 def insert_segment(

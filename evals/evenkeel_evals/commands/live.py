@@ -31,6 +31,8 @@ from evenkeel_evals.report.spans import NO_ENDPOINT, send_spans
 FILE_NAME = "live.jsonl"
 # How often to check the clock while nothing is due.
 PAUSE_S = 0.5
+# Each retry reads the window anew, so an outage doubles the pause up to this.
+_LONGEST_PAUSE_S = 15.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,7 +111,7 @@ class _Watch:
         start_ns = time.time_ns() - int(since_s * NS_PER_S)
         from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
         give_up = None if duration_s is None else time.monotonic() + duration_s
-        said = ""
+        said, pause_s = "", PAUSE_S
         while True:
             to_ns = from_ns + window_ns
             due_ns = to_ns + int(self._config.settle_s * NS_PER_S)
@@ -128,9 +130,11 @@ class _Watch:
                 if str(error) != said:
                     said = str(error)
                     print(f"evenkeel: {said}; retrying", file=sys.stderr)
-                time.sleep(PAUSE_S)
+                left_s = pause_s if give_up is None else max(0.0, give_up - time.monotonic())
+                time.sleep(min(pause_s, left_s))
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            said, from_ns = "", to_ns
+            said, pause_s, from_ns = "", PAUSE_S, to_ns
 
     def _take(self, store: Store, span_ns: tuple[int, int]) -> None:
         now_ns = time.time_ns()

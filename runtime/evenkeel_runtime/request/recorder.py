@@ -80,9 +80,10 @@ class Recorder:
         self._pump_handle: asyncio.TimerHandle | None = None
 
     def record(self, seen: Observation) -> None:
-        """Queue one finished request, or drop and count it if the queue is full."""
+        """Queue one finished request or replay, or drop and count it if the queue is full."""
         try:
-            self._by_status[seen.status.value] += 1
+            if not seen.is_replay:
+                self._by_status[seen.status.value] += 1
             self._enqueue(encode(seen), seen.max_spans)
         except Exception as error:
             self.record_internal_error(error)

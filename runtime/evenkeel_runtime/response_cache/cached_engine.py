@@ -41,6 +41,7 @@ from evenkeel_runtime.response_cache.replays import (
     EngineCall,
     PendingReplay,
     Replays,
+    RunningCount,
     make_pending,
     start_replay,
 )
@@ -87,8 +88,8 @@ class CachedEngine:
         self._user_words = cache.policy.user_words
         self._private = PrivateText(self._user_words)
         self._random = random_share
-        self._num_running = 0
-        self.replays = Replays(self._replay, lambda: self._num_running == 0)
+        self._running = RunningCount()
+        self.replays = Replays(self._replay, lambda: self._running.num == 0)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._file = file
         self._follower: asyncio.Task[None] | None = None
@@ -107,13 +108,15 @@ class CachedEngine:
     def record_weight_change(self) -> None:
         """Serve no answer, and trust no evidence, of the weights so far."""
         self._weights.change()
+        # As with a deletion, answers that began before are neither stored nor compared.
+        self.cache.deletions.count += 1
         self.cache.controls.start_over(self._weights.model)
 
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
         """Return the outputs of one run, from the engine or the cache."""
-        call = EngineCall(run, prompt, params, request_id, options)
+        call = EngineCall(run, prompt, params, request_id, options, self._weights.num_changes)
         self.start()
         try:
             question = self._read(call)
@@ -126,8 +129,8 @@ class CachedEngine:
                 self.cache.counts.outcomes["bypass"] += 1
             run.response_cache = "bypass"
             run.cache[spans.CACHE_REASON] = question.reason
-            return self._count_running(self._bypass(call))
-        return self._count_running(self._answer(call, question))
+            return self._running.count(self._bypass(call))
+        return self._running.count(self._answer(call, question))
 
     def _read(self, call: EngineCall) -> Question | Bypass:
         request = call.run.request
@@ -225,7 +228,8 @@ class CachedEngine:
     async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
-        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
+        is_outdated = self._weights.have_changed_since(call.num_changes)
+        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF) or is_outdated:
             return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
@@ -323,7 +327,10 @@ class CachedEngine:
 
     async def _replay(self, replay: PendingReplay) -> None:
         """Replay a cached answer's request on the model, and compare."""
-        run = start_replay(self._hook, replay)
+        if self._weights.have_changed_since(replay.num_changes):
+            self.cache.counts.replays["dropped"] += 1
+            return
+        run, control = start_replay(self._hook, replay), self.cache.control(replay.question.policy)
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
                 pass
@@ -331,7 +338,9 @@ class CachedEngine:
             self.cache.counts.replays["failed"] += 1
             logger.debug("a replay failed", exc_info=error)
         finally:
-            self.cache.control(replay.question.policy).wrong_hits.record_replayed()
+            control.wrong_hits.record_replayed()
+        if self._weights.have_changed_since(replay.num_changes):
+            return
         # A dead engine says nothing about the hit, and nothing is served from now on.
         if spans.CACHE_VERDICT not in run.cache and not getattr(self._engine, "errored", False):
             hit_class = replay.near.hit_class
@@ -356,7 +365,7 @@ class CachedEngine:
         # The bound on wrong hits counts on the verdict of each replay.
         tries = _COMPARISON_TRIES
         is_same = await self.cache.compare_answers(replay.near.entry.text, text, tries)
-        if is_same is None:
+        if is_same is None or self._weights.have_changed_since(replay.num_changes):
             return {}
         return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 
@@ -371,15 +380,6 @@ class CachedEngine:
             call.prompt, call.params, call.request_id, **call.options
         )
         return outputs
-
-    async def _count_running(self, outputs: Outputs) -> Outputs:
-        self._num_running += 1
-        try:
-            async for output in outputs:
-                yield output
-        finally:
-            self._num_running -= 1
-            await outputs.aclose()
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
         guarded: Coroutine[Any, Any, T | None] = self._guard(work, None)

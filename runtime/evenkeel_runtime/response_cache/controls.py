@@ -10,7 +10,11 @@ from evenkeel.embedding import hash_model
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.counts import CacheCounts
-from evenkeel_runtime.response_cache.evidence_file import EvidenceFile
+from evenkeel_runtime.response_cache.evidence_file import (
+    EVIDENCE_FILE,
+    WEIGHTS_CHANGED,
+    EvidenceFile,
+)
 from evenkeel_runtime.response_cache.hit_class import HitClass
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy
@@ -101,14 +105,12 @@ class Controls:
             self._audit.write("evidence_discarded", file=name, reason=reason)
 
     def start_over(self, model: str) -> None:
-        """Discard all evidence: other weights answer from now on."""
+        """Discard all evidence but labels: other weights answer from now on."""
+        if self._by_route:
+            self._audit.write("evidence_discarded", file=EVIDENCE_FILE, reason=WEIGHTS_CHANGED)
         self._by_route.clear()
-        try:
-            self.load(model)
-        except OSError as error:
-            self.file = None
-            self._counts.errors["evidence"] += 1
-            self._unsaved.record(error)
+        if self.file is not None:
+            self.file.start_over(model)
 
     def save(self) -> None:
         """Write the evidence, if it is kept; errors are counted and logged once."""

@@ -30,6 +30,7 @@ _LABELLED_FROM = RoutePolicy().draft_similarity
 
 EVIDENCE_FILE = "cache-evidence.json"
 LABELS_FILE = "cache-labels.json"
+WEIGHTS_CHANGED = "the weights changed while serving"
 _MOST_BYTES = 64 * 1024 * 1024
 # They are counted on the server's event loop when a route is first asked.
 MOST_LABELS = 100_000
@@ -128,6 +129,13 @@ class EvidenceFile:
         self._labels = self._read(labels, Labels)
         self._labels_id = None if self._labels is None else _hash(labels)
         self._saved = self._read(folder / EVIDENCE_FILE, _Saved)
+
+    def start_over(self, model: str) -> None:
+        """Forget the evidence of other weights; the labels do not depend on them."""
+        self.model = model
+        self._collected = msgspec.structs.replace(self._collected, model=model)
+        self._saved = None
+        self.discarded[EVIDENCE_FILE] = WEIGHTS_CHANGED
 
     def open_control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route, with that of earlier runs and labels that apply to it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -28,13 +28,18 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """One call of the engine."""
+    """One call of the engine.
+
+    Attributes:
+        num_changes: How often the weights had changed before.
+    """
 
     run: EngineRun
     prompt: Any
     params: Any
     request_id: str
     options: dict[str, Any]
+    num_changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class PendingReplay:
     Attributes:
         can_run_any_time: Whether the engine itself schedules it after all other requests.
         ratio: Share of served hits that were to be replayed when this one was served.
+        num_changes: How often the weights had changed before.
     """
 
     request_id: str
@@ -55,6 +61,7 @@ class PendingReplay:
     caller: Caller
     can_run_any_time: bool
     ratio: float
+    num_changes: int = 0
     asked_at_s: float = field(default_factory=monotonic)
 
 
@@ -74,6 +81,7 @@ def make_pending(
         caller=replace(caller, session_id=None, parent=None, trace_state=""),
         can_run_any_time=is_last,
         ratio=ratio,
+        num_changes=call.num_changes,
     )
 
 
@@ -88,6 +96,23 @@ def start_replay(hook: RequestHook, replay: PendingReplay) -> EngineRun:
     run.response_cache = REPLAY
     run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
     return run
+
+
+class RunningCount:
+    """Counts what clients wait for."""
+
+    def __init__(self) -> None:
+        self.num = 0
+
+    async def count(self, outputs: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+        """Yield a request's outputs, which count until they end."""
+        self.num += 1
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            self.num -= 1
+            await outputs.aclose()
 
 
 class Replays:

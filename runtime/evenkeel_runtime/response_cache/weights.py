@@ -26,16 +26,23 @@ class Weights:
 
     Attributes:
         model: Identifies the model.
+        num_changes: How often its weights changed.
     """
 
     def __init__(self, engine: Any) -> None:
         self.model = self._loaded = describe_model(engine)
+        self.num_changes = 0
         self._adapters: dict[str, tuple[Any, str]] = {}
 
     def change(self) -> None:
         """Take all weights for others that no file describes."""
         self.model = f"{self._loaded}|{uuid4().hex}"
+        self.num_changes += 1
         self._adapters.clear()
+
+    def have_changed_since(self, num_changes: int) -> bool:
+        """Return whether they have since this many changes; evidence has started over then."""
+        return self.num_changes != num_changes
 
     def describe(self, adapter: Any) -> str:
         """Return what identifies the weights of a request.

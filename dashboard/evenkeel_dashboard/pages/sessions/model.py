@@ -43,7 +43,10 @@ HEADERS = (
     "session", "last seen", "turns", "tools", "time to done", "where the time went",
     "recomputed", "input", "output", "cost", "model", "tenant", "end",
 )  # fmt: skip
-_RANKED_BY = {"e2e": "e2e_s", "cost": "cost", "recompute": "recompute_s", "time": "end_ms"}
+_RANKED_BY = {
+    "e2e": "e2e_s", "cost": "cost", "recompute": "recompute_s", "turns": "num_requests",
+    "time": "end_ms",
+}  # fmt: skip
 _ORDER_OF = {
     "time to done": "e2e", "cost": "cost", "recomputed": "recompute", "turns": "turns",
     "last seen": "time",
@@ -229,5 +232,4 @@ def in_order(
     read = {(row["tenant"], row["session_id"]): row for row in rows}
     keys = zip(tenants, session_ids, strict=True)
     found = [read[key] for key in keys if key in read]
-    column = _RANKED_BY.get(order)
-    return found if column is None else sorted(found, key=lambda row: -(row[column] or 0))
+    return sorted(found, key=lambda row: -(row[_RANKED_BY[order]] or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,21 +55,42 @@ CHOICE_KEYS = ("choices", "options", "endings")
 DELIMITERS = (",", ";", "\t")
 RIGHT_KEYS = ("answer", "target", "answerKey", "label", "gold", "correct_answer")
 OTHER_KEYS = ("id", "context", "tags", "scorer", "cluster_id")
-# A header as people write it, such as "Expected output".
-_COLUMNS = {
-    name.lower(): name
-    for name in (*QUESTION_KEYS, *REFERENCE_KEYS, *CHOICE_KEYS, *RIGHT_KEYS, *OTHER_KEYS)
-}
+_DIVIDER = re.compile(r"[\s_-]+")
+# Names of the same thing.
+_SYNONYMS = (
+    QUESTION_KEYS,
+    (*REFERENCE_KEYS, *RIGHT_KEYS),
+    CHOICE_KEYS,
+    *((name,) for name in OTHER_KEYS),
+)
 
 
 def from_csv(path: Path) -> ImportSource:
     """Read a table with a header."""
-    return ImportSource(csv_entries(path), one(lambda row: plain_row(_named_as_usual(row))))
+    entries = list(csv_entries(path))
+    usual = _usual_names(list(dict.fromkeys(name for entry in entries for name in entry.value)))
+
+    def convert(row: Mapping[str, Any]) -> Row:
+        return plain_row({usual.get(name, name): text for name, text in row.items()})
+
+    return ImportSource(entries, one(convert))
 
 
-def _named_as_usual(row: Mapping[str, Any]) -> Row:
-    usual = {_COLUMNS.get("_".join(name.lower().split()), name): text for name, text in row.items()}
-    return {**usual, **row}
+def _usual_names(header: Sequence[str]) -> dict[str, str]:
+    """Return our names of columns as people write them, such as "Expected output".
+
+    A column with one of our names comes before any that only resembles one of the same thing.
+    """
+    found: dict[str, str] = {}
+    for names in _SYNONYMS:
+        if not set(names).isdisjoint(header):
+            continue
+        usual = {name.lower(): name for name in names}
+        for column in header:
+            name = usual.get(_DIVIDER.sub("_", column.strip().lower()))
+            if name is not None and name not in found.values():
+                found[column] = name
+    return found
 
 
 def csv_entries(path: Path) -> Iterator[ImportEntry]:

@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from evenkeel.slo.matchers import parse_matchers
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
+from evenkeel.slo.routing import Route
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
@@ -271,6 +273,84 @@ def test_an_incident_of_a_receiver_without_groups_by_now_is_closed_with_its_last
     office.see(70, ttft=False, tpot=False)
     assert (before, "resolved") in told(71)
     assert told(90_000) == []
+
+
+def test_an_incident_of_an_alert_alone_is_closed_when_its_receiver_gets_groups(
+    book: AlertBook,
+) -> None:
+    office = Office(book, replace(PAGER, group=None))
+
+    def told(second: int) -> list[tuple[str, str]]:
+        now_ns = NOW + second * S
+        office.engine.repeat(office.receivers, now_ns)
+        office.grouper.flush({r.name: r for r in office.receivers}, now_ns)
+        return incidents(office.deliver(now_ns))
+
+    office.see(0, ttft=True)
+    ((alone, _),) = told(1)
+    office.receivers = (PAGER,)
+    assert told(60) == [(alone, "resolved")]
+    ((of_group, status),) = told(90)
+    assert (of_group != alone, status) == (True, "firing")
+    assert told(100) == []
+    office.see(110, ttft=False)
+    assert told(400) == [(of_group, "resolved")]
+    assert told(90_000) == []
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_an_incident_of_an_alert_alone_is_closed_when_a_route_groups_it(
+    book: AlertBook, continues: bool
+) -> None:
+    alone = replace(PAGER, group=None)
+    office = Office(book, alone)
+    office.see(0, ttft=True)
+    office.engine.repeat(office.receivers, NOW + S)
+    ((incident, _),) = incidents(office.deliver(NOW + S))
+    grouped, matchers = f"{PAGER.name} [by team]", parse_matchers(['team="chat"'])
+    tree = Route(PAGER.name, (), False, (Route(grouped, matchers, continues), Route(PAGER.name)))
+    office.receivers = (
+        replace(alone, route=tree),
+        replace(PAGER, name=grouped, base=PAGER.name, route=tree),
+    )
+    now_ns = NOW + 60 * S
+    office.engine.repeat(office.receivers, now_ns)
+    office.grouper.flush({r.name: r for r in office.receivers}, now_ns)
+    # Where it is still told of the alert alone, the incident stays.
+    closed = [] if continues else [(incident, "resolved")]
+    assert incidents(office.deliver(now_ns)) == closed
+
+
+def test_an_incident_is_closed_though_its_last_repetition_was_withdrawn(book: AlertBook) -> None:
+    office = Office(book, PAGER)
+
+    def flush(second: int) -> None:
+        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
+
+    office.see(0, ttft=True)
+    flush(30)
+    ((before, _),) = incidents(office.deliver(NOW + 30 * S))
+    flush(3700)
+    (repetition,) = book.due(NOW + 3700 * S)
+    book.mark_failed(repetition.number, "down", NOW + 3701 * S, NOW + 3700 * S)
+    (firing,) = book.alerts()
+    book.acknowledge(firing.alert_id, "ann", "", NOW + 3702 * S)
+    office.receivers = (replace(PAGER, group=AlertGrouping(("slo",))),)
+    flush(3703)
+    assert [book.give_up(n, NOW + 3704 * S) for n in book.overdue("on-call", NOW + 3704 * S)] == [
+        "withdrawn"
+    ]
+    flush(3705)
+    assert incidents(office.deliver(NOW + 3705 * S)) == [(before, "resolved")]
+
+
+def test_without_ends_a_group_that_left_the_file_opens_no_second_incident(book: AlertBook) -> None:
+    pager = replace(PAGER, sends_resolved=False)
+    office = Office(book, pager)
+    office.see(0, ttft=True)
+    assert len(office.told(30)) == 1
+    office.receivers = (replace(pager, group=AlertGrouping(("slo",))),)
+    assert [office.told(second) for second in (60, 61, 400)] == [[], [], []]
 
 
 def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: AlertBook) -> None:

@@ -4,7 +4,9 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery import address
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, open_client
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "chat burns"}, 0)
@@ -88,6 +91,27 @@ def test_a_receiver_is_asked_for_by_name(host: str, monkeypatch: pytest.MonkeyPa
     assert (refused.is_delivered, refused.is_refused) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("url", "has_proxy"),
+    [
+        ("https://outside.test/hook", True),
+        ("https://a.corp.test/hook", False),
+        ("http://hook.test:8443/", False),
+        ("http://hook.test/", True),
+        ("http://10.1.2.3/", False),
+        ("http://11.1.2.3/", True),
+        ("http://[2001:db8::1]:9093/", False),
+        ("smtp://outside.test", False),
+    ],
+)
+def test_what_no_proxy_may_name(url: str, has_proxy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheme in ("http", "https"):
+        monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:9")
+    exempt = ".corp.test, hook.test:8443, 10.0.0.0/8, 2001:db8::1, what/ever"
+    monkeypatch.setenv("no_proxy", exempt)
+    assert (address.find_proxy(url) is not None) is has_proxy
+
+
 def test_a_name_that_is_exempt_is_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "hook.test")
@@ -96,7 +120,41 @@ def test_a_name_that_is_exempt_is_reached_directly(monkeypatch: pytest.MonkeyPat
     assert (outcome, asked) == (DeliveryResult(is_delivered=True), ["/hook"])
 
 
-@pytest.mark.parametrize("url", ["http://inside.test/hook", "http://10.0.0.7/hook"])
+def test_lookups_that_hang_do_not_hold_up_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no name server answers, each takes far longer than we wait for it."""
+    resolve, is_over = socket.getaddrinfo, threading.Event()
+
+    def hang(host: str, *rest: Any) -> list[Any]:
+        if host == "unknown-here.test" and socket.AI_NUMERICHOST not in rest:
+            is_over.wait(60)
+        return resolve(host, *rest)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(address, "_LOOKUP_BEHIND_A_PROXY_S", 0.05)
+    receiver, threads = Receiver("on-call", "http://unknown-here.test/hook"), ThreadPoolExecutor(2)
+    inside = replace(receiver, url="http://10.0.0.7/hook")
+
+    async def attempt() -> list[DeliveryResult]:
+        async with open_client(5.0) as client:
+            return await asyncio.gather(
+                *(
+                    deliver(client, each, NOTIFICATION, 5.0, threads)
+                    for each in (*[receiver] * 8, inside)
+                )
+            )
+
+    with listening() as (port, asked):
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        *outcomes, refused = asyncio.run(attempt())
+        is_over.set()
+    assert outcomes == [DeliveryResult(is_delivered=True)] * 8
+    assert len(asked) == 8
+    assert "not a public address" in refused.error
+
+
+@pytest.mark.parametrize(
+    "url", ["http://inside.test/hook", "http://10.0.0.7/hook", "http://0x0a000007/hook"]
+)
 def test_an_internal_address_is_refused_as_without_a_proxy(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

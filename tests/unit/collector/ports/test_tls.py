@@ -1,5 +1,6 @@
 """A renewed certificate is taken into force; files that do not match change nothing."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def test_clients_need_a_certificate_if_there_is_an_authority(files: tuple[Path, 
     tls = Tls(*files, files[0])
     assert tls.current.client_ca == files[0].read_bytes()
     assert tls.current.context.verify_mode.name == "CERT_REQUIRED"
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = Tls(*files, None)
+    before = tls.current
+    encrypted = tmp_path / "encrypted.pem"
+    subprocess.run(
+        ["openssl", "ec", "-in", files[1], "-aes256", "-passout", "pass:x", "-out", encrypted],
+        check=True,
+        capture_output=True,
+    )
+    with pytest.raises(ConfigurationError, match="is encrypted"):
+        Tls(files[0], encrypted, None)
+    encrypted.replace(files[1])
+    tls.reload()
+    assert tls.current is before
+    assert "is encrypted" in caplog.text
 
 
 def test_a_certificate_needs_its_key(files: tuple[Path, Path]) -> None:

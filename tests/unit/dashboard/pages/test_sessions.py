@@ -20,6 +20,7 @@ from evenkeel_dashboard.pages.sessions.ledger import (
     with_tools_as_one,
 )
 from evenkeel_dashboard.pages.sessions.model import (
+    ORDERS,
     chosen_steps,
     cost_words,
     in_order,
@@ -181,11 +182,12 @@ def test_rows_link_to_the_session_and_its_requests() -> None:
 def test_sessions_stay_in_the_order_of_their_keys() -> None:
     first, second = session(session_id="a"), session(session_id="b")
     keys = ["acme"] * 3, ["b", "gone", "a"]
-    assert in_order([first, second], *keys, "turns") == [second, first]
-    assert in_order([first, second], *keys, "e2e") == [second, first]
+    for order in ORDERS:
+        assert in_order([first, second], *keys, order) == [second, first]
     # It went on after the keys were read.
-    grown = first | {"e2e_s": second["e2e_s"] + 1}
-    assert in_order([grown, second], *keys, "e2e") == [grown, second]
+    grown = first | {"e2e_s": second["e2e_s"] + 1, "num_requests": second["num_requests"] + 1}
+    for order in ("e2e", "turns"):
+        assert in_order([grown, second], *keys, order) == [grown, second]
 
 
 def test_headers_order_by_what_the_store_can_order_by() -> None:

@@ -193,3 +193,11 @@ async def test_a_request_the_engine_had_counts_as_its_most_spans_and_a_canary_as
     now = queue.read_counts()
     assert (now.spans_queued, now.spans_dropped_by_reason) == (5, {"queue_full": 1})
     assert now.requests_by_status == {"error": 1}
+
+
+async def test_a_replay_is_sent_and_is_no_request(counts: SharedCounts) -> None:
+    queue = recorder(Pipe(), counts)
+    queue.record(replace(SEEN, response_cache="replay"))
+    now = queue.read_counts()
+    assert (sum(now.requests_by_status.values()), now.spans_queued) == (0, 1)
+    queue.close(1.0)

@@ -112,6 +112,32 @@ def test_evidence_of_another_model_is_discarded(
     assert not file.open_control(POLICY).may_serve(SURE)
 
 
+def test_weights_that_change_while_serving_leave_only_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label(tmp_path, 7, embedder=hash_model())
+    controls = Controls(CacheCounts(), AuditLog(None), ManualClock())
+    controls.data_dir = tmp_path
+    controls.load(MODEL)
+    for _ in range(600):
+        controls.record(POLICY, SURE, False, None)
+    controls.save()
+    assert controls.find(POLICY).may_serve(SURE)
+    # Trainers change weights in many small calls: each reads no file.
+    monkeypatch.setattr("evenkeel_runtime.response_cache.controls.EvidenceFile", None)
+    for number in range(2):
+        controls.start_over(f"{MODEL}|{number}")
+        control = controls.find(POLICY)
+        assert not control.may_serve(SURE)
+        assert max(counted.seen for counted in control.classes) == 7
+    assert controls.file is not None
+    assert controls.file.discarded == {EVIDENCE_FILE: "the weights changed while serving"}
+    # A restart has the first weights again.
+    assert EvidenceFile(tmp_path, hash_model(), MODEL).open_control(POLICY).may_serve(SURE)
+    controls.save()
+    assert EVIDENCE_FILE in EvidenceFile(tmp_path, hash_model(), MODEL).discarded
+
+
 def test_evidence_of_other_ladders_is_discarded(tmp_path: Path) -> None:
     write(tmp_path, trusted())
     file = open_file(tmp_path)

@@ -1,13 +1,18 @@
 """Which weights and template an answer is from: those of a path or name may be replaced."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vllm.sampling_params import SamplingParams
 
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.replays import PendingReplay
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.weights import Weights, describe_model, hash_files
+from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.test_slow_embedding import Server, SlowEncoder
 
 
@@ -124,6 +129,58 @@ async def test_weights_that_were_changed_while_serving_answer_themselves(mode: H
         assert not server.cache.controls.items()
     seen = [seen.response_cache for seen in server.notebook.seen]
     assert seen == ["miss", "exact", "draft"] * 2
+    await server.cache.close()
+
+
+async def test_an_answer_during_which_the_weights_changed_is_kept_for_nobody() -> None:
+    """It is of both; those of the first are loaded again by a restart, or by another server."""
+    server = open_server(HitMode.SERVE)
+    generate = server.model.generate
+
+    async def generate_meanwhile(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        async for output in generate():
+            server.engine.record_weight_change()
+            yield output
+
+    server.model.generate = generate_meanwhile  # type: ignore[method-assign]
+    await server.ask("How do I return an item?")
+    await server.settle()
+    assert server.cache.counts.stored == 0
+    assert server.cache.counts.not_kept == {"deleted_meanwhile": 1}
+    await server.cache.close()
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_replay_of_an_answer_of_other_weights_says_nothing(is_running: bool) -> None:
+    server = open_server(HitMode.SERVE)
+    policy = server.cache.policy.routes[0]
+    near: Any = SimpleNamespace(
+        hit_class=HitClass(KNOWN_WORDS, 0.9, 0.4),
+        similarity=0.9,
+        entry=SimpleNamespace(text="Never.", token_ids=(1,)),
+    )
+    question: Any = SimpleNamespace(policy=policy)
+    replay: Any = PendingReplay("r", question, near, "p", SamplingParams(), {}, Caller(), True, 1.0)
+    generate = server.model.generate
+
+    async def generate_meanwhile(*_: Any, **__: Any) -> AsyncIterator[Any]:
+        server.engine.record_weight_change()
+        async for output in generate():
+            yield output
+
+    if is_running:
+        server.model.generate = generate_meanwhile  # type: ignore[method-assign]
+    else:
+        server.engine.record_weight_change()
+    wrong_hits = server.cache.control(policy).wrong_hits
+    wrong_hits.num_pending = 1
+    await server.engine._replay(replay)
+    evidence = server.cache.control(policy)
+    assert evidence.wrong_hits.num_detected == 0
+    assert all(found.seen == 0 for found in evidence.classes)
+    assert server.cache.counts.verdicts == {}
+    # It was never pending for the evidence of the weights since.
+    assert evidence.wrong_hits.num_pending == int(not is_running)
     await server.cache.close()
 
 

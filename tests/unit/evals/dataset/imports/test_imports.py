@@ -252,6 +252,12 @@ def test_headers_of_tables_as_people_write_them(tmp_path: Path) -> None:
     # A name that is written as expected comes first.
     (row,) = read("csv", "t.csv", "Question,question,answer\nold,new,Yes\n", tmp_path).rows
     assert row["messages"][0]["content"] == "new"
+    # It does so among all names of an answer, and in rows in which it is empty.
+    table = "question,answer,Target\nOpen?,Yes,hours\nClosed?,,hours\n"
+    (row,) = read("csv", "t.csv", table, tmp_path).rows
+    assert row["reference"] == "Yes"
+    (row,) = read("csv", "t.csv", "Prompt,Expected-Output\nOpen?,Yes\n", tmp_path).rows
+    assert (row["messages"][0]["content"], row["reference"]) == ("Open?", "Yes")
 
 
 def test_a_table_without_a_question_says_what_it_has(tmp_path: Path) -> None:
