@@ -14,15 +14,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from evenkeel.privacy.assigned import find_assigned
-from evenkeel.privacy.budget import CpuBudget
-from evenkeel.privacy.numbers import (
+from evenkeel.privacy.account_numbers import (
     DIGITS,
     WORD,
     find_cards,
     find_iban,
     find_social_security,
 )
+from evenkeel.privacy.assigned import find_assigned
+from evenkeel.privacy.budget import CpuBudget
 
 Check = Callable[[bytes, int, int, CpuBudget], Iterator[tuple[int, int]]]
 

@@ -23,7 +23,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from evenkeel.store import Store
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
 from tests.checkout import ROOT
@@ -159,9 +159,9 @@ def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -
             return False
         page.goto(str(httpx.URL(f"{demo.dashboard_url}/", params=selection.to_params())))
         page.get_by_text("data as of").first.wait_for()
-        texts = [wording.seconds(summary[name]) for name in ("ttft_p50_s", "ttft_p95_s")]
+        texts = [formats.seconds(summary[name]) for name in ("ttft_p50_s", "ttft_p95_s")]
         try:
-            for text in (*texts, wording.percent(summary["cached_token_ratio"])):
+            for text in (*texts, formats.percent(summary["cached_token_ratio"])):
                 expect(page.get_by_text(text).first).to_be_visible(timeout=15_000)
         except AssertionError:
             return False

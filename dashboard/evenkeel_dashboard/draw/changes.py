@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.times import rfc3339
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.control import control
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.draw.request_rows import short_id
@@ -56,7 +56,7 @@ def change_cells(
     return [
         [
             Cell(
-                wording.short_moment_ms(at_ms) if is_exact else wording.short_minute_ms(at_ms),
+                formats.short_moment_ms(at_ms) if is_exact else formats.short_minute_ms(at_ms),
                 title="" if is_exact else "in this minute",
                 sorts_as=at_ms,
             ),

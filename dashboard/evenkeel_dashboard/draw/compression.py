@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evenkeel.spans import COMPRESSION_SAVED_TOKENS, COMPRESSION_VERDICT
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 _LOSSES = {
     "order": "it would have changed the messages' order",
@@ -39,4 +39,4 @@ def compression_words(attributes: Mapping[str, str]) -> str:
     except ValueError:
         saved = 0.0
     words = verdict_words(verdict)
-    return f"{words}, {wording.count(saved)} tokens saved" if verdict == "sent" else words
+    return f"{words}, {formats.count(saved)} tokens saved" if verdict == "sent" else words

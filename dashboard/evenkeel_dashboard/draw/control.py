@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 Row = Mapping[str, Any]
 
@@ -44,9 +44,9 @@ def control(row: Row) -> ControlAction:
             effect, level = "burn did not fall", "warning"
     return ControlAction(
         lever=said.get(f"{name}lever", str(row["name"])),
-        change=change or wording.NO_DATA,
+        change=change or formats.NO_DATA,
         reason=said.get(f"{name}reason", ""),
-        burn=f"{wording.number(before)} → {wording.number(after)}",
+        burn=f"{formats.number(before)} → {formats.number(after)}",
         effect=effect,
         level=level,
     )

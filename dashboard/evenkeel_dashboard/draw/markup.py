@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.charts import sparkline
 from evenkeel_dashboard.draw.escaping import escape, exactly
-from evenkeel_dashboard.draw.figures import sparkline
 from evenkeel_dashboard.draw.tiles import Interval, SloTile, StateSummary, Tile
 
 _MAX_NARROW = 24
@@ -51,12 +51,12 @@ class Cell:
 
 def moment_cell(unix_ms: int) -> Cell:
     """Return a cell with a day and time, which sorts by it."""
-    return Cell(wording.short_moment_ms(unix_ms), sorts_as=unix_ms)
+    return Cell(formats.short_moment_ms(unix_ms), sorts_as=unix_ms)
 
 
 def change_cell(now: float | None, before: float | None, unknown: str = "") -> Cell:
     """Return a cell with a value's change, in percent or as a factor, which sorts by both alike."""
-    words = wording.change(now, before)
+    words = formats.change(now, before)
     ratio = None if words is None or now is None or not before else now / before
     return Cell(words or unknown, is_number=True, sorts_as=ratio)
 
@@ -153,7 +153,7 @@ def badge(text: str, level: str) -> str:
 def phase_bar(
     phases: Sequence[tuple[str, str, float]],
     total: float,
-    said: Callable[[float], str] = wording.seconds,
+    said: Callable[[float], str] = formats.seconds,
 ) -> str:
     """Return (name, colour, value) parts as one stacked bar, scaled to `total`.
 
@@ -191,7 +191,7 @@ def signed_bar(value: float, largest: float, words: str, level: str) -> str:
 
 def share_bar(share: float, mark: float) -> str:
     """Return a fraction as a bar, with a tick at a second fraction for comparison."""
-    words = f"{wording.percent(share)}, against {wording.percent(mark)}"
+    words = f"{formats.percent(share)}, against {formats.percent(mark)}"
     return (
         f'<div class="ek-share" role="img" aria-label="{words}" title="{words}">'
         f'<span style="width:{share * 100:.2f}%"></span>'

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenkeel.engines.reported import OURS, is_reported
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 
 def said(words: str, row: Mapping[str, Any], *fields: str) -> str:
@@ -18,6 +18,6 @@ def said(words: str, row: Mapping[str, Any], *fields: str) -> str:
         fields: The columns that the words come from.
     """
     source = row.get("source") or OURS
-    if words != wording.NO_DATA or any(is_reported(source, field) for field in fields):
+    if words != formats.NO_DATA or any(is_reported(source, field) for field in fields):
         return words
-    return wording.NOT_REPORTED
+    return formats.NOT_REPORTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, badge, link, moment_cell, page_link, phase_bar
 from evenkeel_dashboard.draw.reported import said
@@ -26,7 +26,7 @@ def request_headers() -> tuple[str, ...]:
     """Return the headers of `request_cells`; the arrival's names the time zone."""
     return (
         "request",
-        wording.zoned("arrived"),
+        formats.zoned("arrived"),
         "TTFT",
         "where the time went",
         "total",
@@ -63,16 +63,16 @@ def _request_cells(
             copies=row["request_id"],
             title=row["request_id"],
         ),
-        Cell(wording.short_clock_ms(row["time_ms"]), sorts_as=row["time_ms"]),
-        Cell(said(wording.seconds(row["ttft_s"]), row, "ttft_s"), is_number=True),
+        Cell(formats.short_clock_ms(row["time_ms"]), sorts_as=row["time_ms"]),
+        Cell(said(formats.seconds(row["ttft_s"]), row, "ttft_s"), is_number=True),
         Cell(
             html=phase_bar(phases, longest_s)
-            or said(wording.NO_DATA, row, "queue_s", "prefill_s", "decode_s"),
+            or said(formats.NO_DATA, row, "queue_s", "prefill_s", "decode_s"),
             sorts_as=sum(value for _, _, value in phases),
         ),
-        Cell(wording.seconds(row["e2e_s"]), is_number=True),
+        Cell(formats.seconds(row["e2e_s"]), is_number=True),
         *(
-            Cell(said(wording.count(row[name]), row, name), is_number=True)
+            Cell(said(formats.count(row[name]), row, name), is_number=True)
             for name in ("input_tokens", "cached_tokens", "output_tokens")
         ),
         Cell(row["model"]),
@@ -126,8 +126,8 @@ def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell
         Cell(alert["slo"]),
         Cell(alert["severity"]),
         moment_cell(began_ms),
-        Cell(wording.age(lasted_s), is_number=True),
-        Cell(wording.factor(alert["burn_long"]), is_number=True),
+        Cell(formats.age(lasted_s), is_number=True),
+        Cell(formats.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
         Cell(
             annotations.get("top_cause") or "–",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.durations import format_duration
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.tiles import SloTile
 
 Row = Mapping[str, Any]
@@ -63,11 +63,11 @@ def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTi
         level=level,
         state=state,
         objective=objective_words(row),
-        sli=wording.percent_of_target(row["sli"], row["target"]),
+        sli=formats.percent_of_target(row["sli"], row["target"]),
         budget_left=budget_words(left),
         budget_left_ratio=None if left is None else min(max(left, 0.0), 1.0),
-        burn=wording.factor(burn),
-        alerts_at=wording.factor(factor),
+        burn=formats.factor(burn),
+        alerts_at=formats.factor(factor),
         burn_history=history,
         href=href,
     )
@@ -76,8 +76,8 @@ def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTi
 def budget_words(left: float | None) -> str:
     """Return the budget left as a share, or how often it is spent: 63%, 2.6× spent."""
     if left is None or left >= 0:
-        return wording.percent(left)
-    return f"{wording.factor(1 - left)} spent"
+        return formats.percent(left)
+    return f"{formats.factor(1 - left)} spent"
 
 
 def closest_burn(row: Row) -> tuple[float | None, float | None]:
@@ -98,15 +98,15 @@ def objective_words(row: Row) -> str:
     objective = row["objective"]
     period = row["calendar_period"] or format_duration(round(row["period_s"]))
     if objective == "cost":
-        most = wording.number(row["total"])
+        most = formats.number(row["total"])
         return f"costs at most {most} over {period}"
     measure = _EVENTS.get(objective) or f"with {_WORDS.get(objective, objective)}"
     # What is done within a limit needs no sign for it.
     sign = "" if objective in _EVENTS else "≤ "
-    limit = "" if row["threshold_s"] is None else f" {sign}{wording.seconds(row['threshold_s'])}"
+    limit = "" if row["threshold_s"] is None else f" {sign}{formats.seconds(row['threshold_s'])}"
     scale = float(row["scale"])
     scaled = "" if scale == 1 else f" (demo: time runs {1 / scale:.0f}× faster)"
-    return f"{wording.percent(row['target'])} {measure}{limit} over {period}{scaled}"
+    return f"{formats.percent(row['target'])} {measure}{limit} over {period}{scaled}"
 
 
 def drawn_limits(
@@ -137,7 +137,7 @@ def drawn_limits(
         if name not in names:
             names.append(name)
     return [
-        (limit_s, f"{_few(names)} ≤ {wording.seconds(limit_s)}")
+        (limit_s, f"{_few(names)} ≤ {formats.seconds(limit_s)}")
         for limit_s, names in sorted(named.items())
     ]
 
@@ -152,9 +152,9 @@ def slo_state(row: Row) -> tuple[str, str]:
     if row["state"] == "firing":
         return "bad", f"firing: {row['severity'] or 'alert'}"
     if row["state"] == "stale":
-        return "unknown", f"not evaluated since {wording.moment_ms(row['time_ms'])}"
+        return "unknown", f"not evaluated since {formats.moment_ms(row['time_ms'])}"
     if row["state"] == "no_data":
-        return "unknown", wording.NO_DATA
+        return "unknown", formats.NO_DATA
     if row["state"] == "unknown":
         return "unknown", "cannot be evaluated"
     if row["state"] == "pending":

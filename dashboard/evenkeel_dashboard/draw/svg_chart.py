@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.zones import in_zone, zone_key, zone_name
 
@@ -244,7 +244,7 @@ def _round_step(span: float, most: int) -> float:
 
 
 def _tick(value: float) -> str:
-    text = wording.count(value) if abs(value) >= 99_999.5 else f"{value:,.6g}"
+    text = formats.count(value) if abs(value) >= 99_999.5 else f"{value:,.6g}"
     return text.replace("-", "−")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import key, phase_bar
@@ -44,9 +44,9 @@ class WastedTokens:
         """Return the sum, its share of all computed tokens, and the causes."""
         if not self.by_cause:
             return "Wasted tokens: none."
-        causes = ", ".join(f"{wording.count(n)} {cause}" for cause, n in self.by_cause.items())
-        share = wording.percent(self.total / self.computed if self.computed else None)
-        return f"Wasted tokens: {wording.count(self.total)} ({share} of all computed): {causes}."
+        causes = ", ".join(f"{formats.count(n)} {cause}" for cause, n in self.by_cause.items())
+        share = formats.percent(self.total / self.computed if self.computed else None)
+        return f"Wasted tokens: {formats.count(self.total)} ({share} of all computed): {causes}."
 
 
 def wasted_tokens(row: Row) -> WastedTokens:
@@ -68,6 +68,6 @@ def wasted_markup(found: WastedTokens, colours: Palette) -> str:
         (cause, colours.categories[i % len(colours.categories)], n)
         for i, (cause, n) in enumerate(found.by_cause.items())
     ]
-    legend = key([(f"{cause} {wording.count(n)}", colour) for cause, colour, n in parts])
-    bar = phase_bar(parts, found.total, wording.count)
+    legend = key([(f"{cause} {formats.count(n)}", colour) for cause, colour, n in parts])
+    bar = phase_bar(parts, found.total, formats.count)
     return f"{words}{bar}{legend}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evenkeel_dashboard.draw.figures import time_ms
+from evenkeel_dashboard.draw.charts import time_ms
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of

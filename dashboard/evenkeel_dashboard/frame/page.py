@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import streamlit as st
 
 from evenkeel.errors import StoreError, StoreLoginError
-from evenkeel_dashboard.draw import markup, wording, zones
+from evenkeel_dashboard.draw import formats, markup, zones
 from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.contents import MOST_VALUES, contents_later
@@ -194,10 +194,10 @@ def as_of(newest_ms: int | None, end_ms: int | None = None) -> str:
     newest = (
         "no request in this range"
         if newest_ms is None
-        else f"newest request {wording.clock_ms(newest_ms)}, "
-        f"{wording.age((now_ms() - newest_ms) / 1000)} ago"
+        else f"newest request {formats.clock_ms(newest_ms)}, "
+        f"{formats.age((now_ms() - newest_ms) / 1000)} ago"
     )
-    return f"data as of {wording.clock_ms(end_ms or now_ms())} · {newest}"
+    return f"data as of {formats.clock_ms(end_ms or now_ms())} · {newest}"
 
 
 def show_store_error(error: StoreError) -> None:
@@ -318,7 +318,7 @@ def _typed_range(current: Selection) -> None:
         for end, at_ms in (("from", window.from_ms), ("to", window.to_ms)):
             if not problem:
                 st.session_state[f"{end}_typed"] = zones.typed_time(at_ms)
-            st.text_input(wording.zoned(end), key=f"{end}_typed")
+            st.text_input(formats.zoned(end), key=f"{end}_typed")
         if problem:
             st.error(problem)
         st.form_submit_button("Show this range", on_click=show)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from evenkeel.times import to_datetime
-from evenkeel_dashboard.draw.figures import ShadedPeriod
+from evenkeel_dashboard.draw.charts import ShadedPeriod
 from evenkeel_dashboard.draw.window import Window
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from evenkeel.store import Store
 from evenkeel.times import rfc3339
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from tests.fixtures.dashboard_process import (
     ROOT,
     Platform,
@@ -37,12 +37,12 @@ def test_the_bill_is_that_of_the_requests(
     page = opened(browser, platform.page("cost"), scheme, width)
     found = bill(platform)
     shown = page.locator("[data-tile=bill]")
-    expect(shown).to_have_text(wording.money(found["cost"], "EUR"))
+    expect(shown).to_have_text(formats.money(found["cost"], "EUR"))
     unpriced = page.locator("[data-unpriced]")
     expect(unpriced).to_contain_text("have no cost and are not in the bill. llama")
     expect(unpriced).to_contain_text(f"{found['num_without']:,.0f} requests")
     saved = page.locator(".st-key-card-cost-saved tbody tr", has_text="provider's cache")
-    expect(saved).to_contain_text(wording.money(found["saved"], "EUR"))
+    expect(saved).to_contain_text(formats.money(found["saved"], "EUR"))
     for card in ("bill", "cost-cohorts", "cost-changes", "cost-wasted"):
         expect(page.locator(f".st-key-card-{card}")).to_be_visible()
     assert_no_exception(page)

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from tests.fixtures.dashboard_process import (
     NEW_PROMPT,
@@ -52,14 +52,14 @@ def test_health_shows_the_numbers_of_the_store(
     summary = next(row for row in rows if row["is_now"] and not row["bucket"])
     page = opened(browser, platform.page(), scheme, width)
     for label, expected in (
-        ("Requests", wording.rate(summary["requests_per_s"])),
+        ("Requests", formats.rate(summary["requests_per_s"])),
         (
             "TTFT p50 · p95 · p99",
-            " · ".join(wording.seconds(summary[f"ttft_{p}_s"]) for p in ("p50", "p95", "p99")),
+            " · ".join(formats.seconds(summary[f"ttft_{p}_s"]) for p in ("p50", "p95", "p99")),
         ),
-        ("TPOT p95", wording.seconds(summary["tpot_p95_s"])),
-        ("Aborts", wording.percent(summary["aborted_ratio"])),
-        ("Acceptance", wording.percent(summary["acceptance_rate"])),
+        ("TPOT p95", formats.seconds(summary["tpot_p95_s"])),
+        ("Aborts", formats.percent(summary["aborted_ratio"])),
+        ("Acceptance", formats.percent(summary["acceptance_rate"])),
     ):
         expect(page.locator(f'[data-tile="{label}"]')).to_have_text(expected)
     expect(page.get_by_text("Where the time goes")).to_be_visible()
@@ -78,7 +78,7 @@ def test_the_slowest_request_opens_as_a_waterfall(platform: Platform, browser: B
     page.locator(".st-key-card-slowest a").first.click()
     expect(page.get_by_role("heading", name=slowest["request_id"])).to_be_visible()
     expect(page.locator(".st-key-card-waterfall .ek-chart")).to_have_count(4)
-    expect(page.get_by_text(f"TTFT {wording.seconds(slowest['ttft_s'])}").first).to_be_visible()
+    expect(page.get_by_text(f"TTFT {formats.seconds(slowest['ttft_s'])}").first).to_be_visible()
     expect(page.get_by_text("Other requests in flight")).to_be_visible()
     expect(page.locator(".st-key-card-trace .ek-trace-row")).to_have_count(4)
     drag(page, page.locator(".st-key-chart-request-phases .ek-plot"), 0.2, 0.6)

@@ -3,7 +3,7 @@
 // each chart's own script (frame/zoom.py) puts its component into the queue `ekCharts`.
 const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
 const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
-// Numbers and durations as draw/wording.py writes them.
+// Numbers and durations as draw/formats.py writes them.
 const three = (v) => Number(v.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
 const seconds = (v) => v < 0 ? `−${seconds(-v)}` : v === 0 ? "0 ms"
   : v < 0.0009995 ? `${three(v * 1e6)} µs` : v < 0.9995 ? `${three(v * 1e3)} ms`

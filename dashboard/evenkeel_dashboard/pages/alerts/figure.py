@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
-from evenkeel_dashboard.draw.figures import time_chart
+from evenkeel_dashboard.draw.charts import time_chart
 from evenkeel_dashboard.draw.svg_chart import Chart, Series
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.alerts.model import Bar
@@ -24,7 +24,7 @@ def timeline_chart(bars: Sequence[Bar], window: Window, colours: Palette) -> Cha
         begin, end = ((ms - chart.begin_ms) / chart.step_ms for ms in (bar.from_ms, bar.to_ms))
         colour, width = styles[bar.state]
         silenced = ", silenced" if bar.is_silenced else ""
-        lasted = wording.seconds((bar.to_ms - bar.from_ms) / 1000)
+        lasted = formats.seconds((bar.to_ms - bar.from_ms) / 1000)
         chart.series.append(
             Series(
                 name=f"{bar.state}{silenced}",

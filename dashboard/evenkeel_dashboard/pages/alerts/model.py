@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from evenkeel.why.advice import Advice, advise
 from evenkeel.why.causes import NAMES, describe_cause
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import parse_time_ms
 
@@ -155,7 +155,7 @@ def headline(
     pages, tickets, pending = (int(alerts[0][name]) if alerts else 0 for name in counts)
     at, is_, are = "", "is", "are"
     if past_ms is not None:
-        at, is_, are = f"At {wording.moment_ms(past_ms)}, ", "was", "were"
+        at, is_, are = f"At {formats.moment_ms(past_ms)}, ", "was", "were"
     if pages or tickets:
         parts = [f"{n:,} {word}{'s' if n > 1 else ''}" for n, word in
                  ((pages, "page"), (tickets, "ticket")) if n]  # fmt: skip
@@ -183,7 +183,7 @@ def letter_words(letter: Row, history: Sequence[Row]) -> str:
     about = next((change for change in history if change["id"] == letter["id"]), None)
     if about is None:
         return str(letter["status"])
-    when = wording.short_moment_ms(parse_time_ms(about["time"]) or 0)
+    when = formats.short_moment_ms(parse_time_ms(about["time"]) or 0)
     return f"{about['slo']}, {about['severity']}, {letter['status']} at {when}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.request_rows import alert_cells
@@ -58,7 +58,7 @@ def _body(selection: Selection) -> None:
     counted = f"{num_all:,} alert{'' if num_all == 1 else 's'} in this range"
     if num_all > len(found):
         counted += f", {len(found)} shown"
-    as_of = f"data as of {wording.clock_ms(now_ms())} · {counted}"
+    as_of = f"data as of {formats.clock_ms(now_ms())} · {counted}"
     look = (
         "Read why it is firing, then open an example to see where its time went. " if found else ""
     )
@@ -116,19 +116,19 @@ def _show_active(
     if taken_by:
         badges += markup.badge(f"acknowledged by {taken_by}", "good")
     if silenced_for_s is not None:
-        badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
+        badges += markup.badge(f"silenced, {formats.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
         badges += markup.badge("silenced when it fired", "unknown")
     slo_href = slo_link(alert, params)
     name = markup.link(alert["slo"], slo_href) if slo_href else escape(alert["slo"])
     summary = annotations.get("summary") or annotations.get("description") or ""
     details = annotations.get("description", "") if annotations.get("summary") else ""
-    lasted = wording.age(((past_ms or now_ms()) - began_ms) / 1000)
+    lasted = formats.age(((past_ms or now_ms()) - began_ms) / 1000)
     with st.container(border=True, key=f"card-alert-{number}"):
         st.html(
             f'<div class="ek-alert ek-{level}"><div class="ek-row">'
             f"<b>{name}</b>{badges}"
-            f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
+            f'<span class="ek-asof">since {formats.moment_ms(began_ms)}, {lasted}</span></div>'
             f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
             f"{alert_columns(annotations, slo_href, params)}</div>"
         )
@@ -182,7 +182,7 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                 [
                     Cell(", ".join(s["matchers"]), wraps=True),
                     Cell(
-                        wording.seconds(lasts_s(s["until"], now_ms()))
+                        formats.seconds(lasts_s(s["until"], now_ms()))
                         + ("" if s["is_in_force"] else ", not started yet"),
                         is_number=True,
                     ),
@@ -244,7 +244,7 @@ def _show_letters(book: dict[str, Any]) -> None:
             ]
             for letter in letters
         ]
-        headers = ("number", "receiver", wording.zoned("about"), "attempts", "last error")
+        headers = ("number", "receiver", formats.zoned("about"), "attempts", "last error")
         st.html(markup.table(headers, rows, "Dead letters"))
         if may_act():
             with (
@@ -294,4 +294,4 @@ def _show_audit() -> None:
             ]
             for e in entries[:50]
         ]
-        st.html(markup.table((wording.zoned("when"), "who", "action", "of"), rows, "Audit"))
+        st.html(markup.table((formats.zoned("when"), "who", "action", "of"), rows, "Audit"))

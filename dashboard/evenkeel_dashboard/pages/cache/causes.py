@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, near_miss_words, unstable
 
@@ -32,9 +32,9 @@ def show_prefixes(rows: list[Row]) -> None:
             cells = [
                 [
                     Cell(miss_words(cause["miss"]), title=cause["miss"]),
-                    Cell(wording.count(cause["num_requests"]), is_number=True),
-                    Cell(wording.count(cause["missed_tokens"]), is_number=True),
-                    Cell(wording.seconds(cause["cost_s"]), is_number=True),
+                    Cell(formats.count(cause["num_requests"]), is_number=True),
+                    Cell(formats.count(cause["missed_tokens"]), is_number=True),
+                    Cell(formats.seconds(cause["cost_s"]), is_number=True),
                 ]
                 for cause in by_cause(rows)
             ]
@@ -47,14 +47,14 @@ def show_prefixes(rows: list[Row]) -> None:
         )
         found = unstable(rows)[:_MAX_UNSTABLE]
         if not found:
-            st.caption("None seen." if rows else wording.NO_DATA)
+            st.caption("None seen." if rows else formats.NO_DATA)
             return
         cells = [
             [
                 Cell(row["prompt"]),
-                Cell(wording.count(row["num_unstable"]), is_number=True),
-                Cell(wording.count(row["diverged_at"]), is_number=True),
-                Cell(wording.count(row["unstable_tokens"]), is_number=True),
+                Cell(formats.count(row["num_unstable"]), is_number=True),
+                Cell(formats.count(row["diverged_at"]), is_number=True),
+                Cell(formats.count(row["unstable_tokens"]), is_number=True),
                 Cell("example", href=page_link("request", {"request_id": row["example_id"]})),
             ]
             for row in found
@@ -91,7 +91,7 @@ def show_near_misses(rows: list[Row]) -> None:
             for row in rows
         ]
         headers = (
-            wording.zoned("when"),
+            formats.zoned("when"),
             "similarity",
             "needed",
             "why not",
@@ -103,7 +103,7 @@ def show_near_misses(rows: list[Row]) -> None:
 
 
 def _similarity(value: float | None) -> str:
-    return "–" if value is None else wording.three_digits(value)
+    return "–" if value is None else formats.three_digits(value)
 
 
 def _verdict(verdict: str) -> str:

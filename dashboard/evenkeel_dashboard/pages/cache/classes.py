@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.cache.model import evidence_words, kind_words, status_words
 
@@ -24,16 +24,16 @@ def show_classes(rows: list[dict[str, Any]]) -> None:
             [
                 Cell(kind_words(row["kind"]), title=row["kind"]),
                 Cell(row["route"]),
-                Cell(wording.number(row["similarity"]), is_number=True),
-                Cell(wording.number(row["lead"]), is_number=True),
+                Cell(formats.number(row["similarity"]), is_number=True),
+                Cell(formats.number(row["lead"]), is_number=True),
                 Cell(html=markup.badge(*status_words(row))),
-                Cell(wording.count(row["num_hits"]), is_number=True),
-                Cell(wording.count(row["num_served"]), is_number=True),
-                Cell(wording.count(row["num_verified"]), is_number=True),
-                Cell(wording.count(row["seen"]), is_number=True, title=_labelled(row)),
-                Cell(wording.count(row["wrong"]), is_number=True),
-                Cell(wording.percent(row["wrong_bound"]), is_number=True),
-                Cell(wording.percent(row["wrong_limit"]), is_number=True),
+                Cell(formats.count(row["num_hits"]), is_number=True),
+                Cell(formats.count(row["num_served"]), is_number=True),
+                Cell(formats.count(row["num_verified"]), is_number=True),
+                Cell(formats.count(row["seen"]), is_number=True, title=_labelled(row)),
+                Cell(formats.count(row["wrong"]), is_number=True),
+                Cell(formats.percent(row["wrong_bound"]), is_number=True),
+                Cell(formats.percent(row["wrong_limit"]), is_number=True),
             ]
             for row in rows
         ]
@@ -56,4 +56,4 @@ def show_classes(rows: list[dict[str, Any]]) -> None:
 
 
 def _labelled(row: dict[str, Any]) -> str:
-    return f"{wording.count(row['labelled'])} of them from labelled questions"
+    return f"{formats.count(row['labelled'])} of them from labelled questions"

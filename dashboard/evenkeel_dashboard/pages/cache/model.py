@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.why.ledger import MISSES
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.tiles import Tile
 
 Row = Mapping[str, Any]
@@ -36,13 +36,13 @@ def _prefix_tiles(row: Row) -> list[Tile]:
         Tile("Prefix hits", hits, "", "input tokens found / input tokens"),
         Tile(
             "Tokens saved",
-            wording.count(row["all_cached_tokens"]),
+            formats.count(row["all_cached_tokens"]),
             "",
             "input tokens that were not computed",
         ),
         Tile(
             "Prefill saved",
-            wording.seconds(row["all_saved_s"]),
+            formats.seconds(row["all_saved_s"]),
             "",
             "estimated time to compute these tokens",
         ),
@@ -72,13 +72,13 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
         ),
         Tile(
             "Time saved",
-            wording.seconds(response_s),
+            formats.seconds(response_s),
             "",
             "time the model had taken for these answers",
         ),
         Tile(
             "Recall",
-            wording.percent(recall_ratio(details)),
+            formats.percent(recall_ratio(details)),
             "",
             "answers served or verified / requests whose lookup found an equivalent answer; "
             "near hits that were not compared count as those that were",
@@ -90,7 +90,7 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
         tiles.append(
             Tile(
                 "Wrong hits found",
-                f"{wording.count(wrong)} of {wording.count(replayed)}",
+                f"{formats.count(wrong)} of {formats.count(replayed)}",
                 "",
                 "served near hits that the model answered as well, and answered differently",
             )
@@ -100,7 +100,7 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
         tiles.append(
             Tile(
                 "Wrong answers (upper bound)",
-                wording.percent(max(bounds)),
+                formats.percent(max(bounds)),
                 "",
                 "upper bound on the share of cached answers that are wrong",
             )
@@ -141,14 +141,14 @@ def bound_words(details: Sequence[Row]) -> str:
     if not found:
         return "No bound on wrong answers yet: too few cached answers were compared in this range."
     worst = max(found, key=lambda row: float(row["wrong_bound"]))
-    text = f"At most {wording.percent(worst['wrong_bound'])} of its answers are wrong"
+    text = f"At most {formats.percent(worst['wrong_bound'])} of its answers are wrong"
     if worst["wrong_limit"] is None:
         return f"{text}."
-    return f"{text}; above {wording.percent(worst['wrong_limit'])} it stops answering."
+    return f"{text}; above {formats.percent(worst['wrong_limit'])} it stops answering."
 
 
 def _ratio(part: float, whole: float) -> str:
-    return wording.percent(part / whole if whole else None)
+    return formats.percent(part / whole if whole else None)
 
 
 def miss_words(miss: str) -> str:
@@ -231,7 +231,7 @@ def evidence_words(rows: Sequence[Row]) -> str:
     if not labelled:
         return f"{text} All verdicts come from this service's own traffic."
     return (
-        f"{text} {wording.count(labelled)} of these {wording.count(seen)} verdicts come from "
+        f"{text} {formats.count(labelled)} of these {formats.count(seen)} verdicts come from "
         "labelled questions (`evenkeel cache calibrate`), the others from this service's traffic."
     )
 

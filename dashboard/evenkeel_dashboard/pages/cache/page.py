@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import Line, Scale, lines
 from evenkeel_dashboard.draw.compression import verdict_words as verdict_of_compression
-from evenkeel_dashboard.draw.figures import Line, Scale, lines
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.response_cache import outcome_words
 from evenkeel_dashboard.draw.window import Window
@@ -78,7 +78,7 @@ def _body(selection: Selection, by: str) -> None:
     # The details are in the spans, which are read only if there are any answers.
     details = reading.rows(_HERE / "response_cache_details.sql", parameters) if outcomes else []
     st.html(
-        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · saved time is estimated '
+        f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())} · saved time is estimated '
         "from the same model's own prefill</div>"
     )
     if not cohorts and not outcomes:
@@ -138,11 +138,11 @@ def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
         rows = [
             [
                 Cell(row["cohort"]),
-                Cell(wording.count(row["num_requests"]), is_number=True),
-                Cell(wording.count(row["input_tokens_sum"]), is_number=True),
-                Cell(wording.percent(row["hit_ratio"]), is_number=True),
-                Cell(wording.percent(row["cold_ratio"]), is_number=True),
-                Cell(wording.seconds(row["saved_s"]), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
+                Cell(formats.count(row["input_tokens_sum"]), is_number=True),
+                Cell(formats.percent(row["hit_ratio"]), is_number=True),
+                Cell(formats.percent(row["cold_ratio"]), is_number=True),
+                Cell(formats.seconds(row["saved_s"]), is_number=True),
                 Cell(
                     html=markup.phase_bar(
                         [("saved", colours().decode, row["saved_s"] or 0.0)], largest
@@ -163,13 +163,13 @@ def _show_compression(rows: list[dict[str, Any]]) -> None:
         saved = sum(row["saved_tokens"] for row in rows)
         st.html(
             '<div class="ek-title">Prompt compression<small>long histories shortened, and checked '
-            f"that nothing essential was lost; {wording.count(saved)} tokens saved</small></div>"
+            f"that nothing essential was lost; {formats.count(saved)} tokens saved</small></div>"
         )
         cells = [
             [
                 Cell(verdict_of_compression(row["verdict"]), title=row["verdict"]),
-                Cell(wording.count(row["num_requests"]), is_number=True),
-                Cell(wording.count(row["saved_tokens"]), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
+                Cell(formats.count(row["saved_tokens"]), is_number=True),
             ]
             for row in rows
         ]
@@ -192,8 +192,8 @@ def _show_responses(outcomes: list[dict[str, Any]], details: list[dict[str, Any]
         rows = [
             [
                 Cell(outcome_words(row["outcome"])),
-                Cell(wording.count(row["num_requests"]), is_number=True),
-                Cell(wording.percent(row["num_requests"] / total), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
+                Cell(formats.percent(row["num_requests"] / total), is_number=True),
             ]
             for row in outcomes
         ]
@@ -216,8 +216,8 @@ def _show_reasons(details: list[dict[str, Any]]) -> None:
                 Cell(reason_words(row["reason"]), title=row["reason"]),
                 Cell(mode_words(row["mode"])),
                 Cell(verdict_words(row["verdict"])),
-                Cell(wording.count(row["num_requests"]), is_number=True),
-                Cell(wording.seconds(row["lookup_s"]), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
+                Cell(formats.seconds(row["lookup_s"]), is_number=True),
             ]
             for row in reasons[:_MAX_REASONS]
         ]

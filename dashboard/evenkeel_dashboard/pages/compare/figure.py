@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evenkeel_dashboard.draw import svg_chart, wording
+from evenkeel_dashboard.draw import formats, svg_chart
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart
 from evenkeel_dashboard.pages.compare.model import curve, quantile
@@ -22,7 +22,7 @@ def distributions(sides: Sequence[tuple[str, Sequence[float]]], colours: Palette
     chart = Chart(
         left=left,
         right=right,
-        x_ticks=[(tick, wording.seconds(10**tick)) for tick in ticks if left <= tick <= right],
+        x_ticks=[(tick, formats.seconds(10**tick)) for tick in ticks if left <= tick <= right],
         x_is="duration",
         unit="%",
         top=101.0,

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Any
 
 from evenkeel.why.causes import describe_cause, is_load
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.shift import Shift
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import Selection
@@ -42,13 +42,13 @@ _PHASES_OF = {
 }
 _LEDGER_OF = {"ttft": ("ttft.",), "queue": ("ttft.",), "e2e": ("ttft.", "decode.")}
 _FEATURES = {
-    "input_tokens": ("input tokens", wording.count),
-    "output_tokens": ("output tokens", wording.count),
-    "cached_ratio": ("cached input", wording.percent),
-    "acceptance_rate": ("acceptance", wording.percent),
-    "error_ratio": ("errors", wording.percent),
-    "aborted_ratio": ("aborts", wording.percent),
-    "stall_s": ("longest pause", wording.seconds),
+    "input_tokens": ("input tokens", formats.count),
+    "output_tokens": ("output tokens", formats.count),
+    "cached_ratio": ("cached input", formats.percent),
+    "acceptance_rate": ("acceptance", formats.percent),
+    "error_ratio": ("errors", formats.percent),
+    "aborted_ratio": ("aborts", formats.percent),
+    "stall_s": ("longest pause", formats.seconds),
 }
 
 
@@ -212,10 +212,10 @@ def verdict(
     if found is None:
         return "unknown", "Too few requests to compare", "Each side needs at least ten."
     faster = a if found.probability > 0.5 else b
-    typical, lower, upper = map(wording.signed_seconds, (found.estimate, found.lower, found.upper))
+    typical, lower, upper = map(formats.signed_seconds, (found.estimate, found.lower, found.upper))
     detail = (
         f"Typical difference {typical} ({lower} to {upper}, 95% interval); {faster} is faster in "
-        f"{wording.percent(max(found.probability, 1 - found.probability))} of random pairs."
+        f"{formats.percent(max(found.probability, 1 - found.probability))} of random pairs."
     )
     if load is not None and (found.lower > 0 or found.upper < 0):
         headline = f"{measure} of {a} and {b} cannot be compared here"
@@ -243,7 +243,7 @@ def tail_words(
     low_b, high_b = _quantile_interval(b, q)
     if None in (low_a, high_a, low_b, high_b):
         return ""
-    before, after = wording.seconds(quantile(a, q)), wording.seconds(quantile(b, q))
+    before, after = formats.seconds(quantile(a, q)), formats.seconds(quantile(b, q))
     if low_b > high_a or low_a > high_b:  # type: ignore[operator]
         return (
             f" The tail differs: p{q * 100:g} is {before} for {names[0]}, {after} for {names[1]}."

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.shift import large_sample_shift
@@ -92,7 +92,7 @@ def _values(selection: Selection, dimension: str) -> list[str]:
 
 
 def _say_nothing(dimension: str) -> None:
-    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
     st.html(
         markup.hint(
             "Nothing to compare",
@@ -112,7 +112,7 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
     names = both[0].name, both[1].name
     load = confounder(causes(measure, rows[0], rows[1]))
     level, headline, detail = verdict(shift, MEASURES[measure], *names, load)
-    as_of = f"data as of {wording.clock_ms(now_ms())} · up to {MAX_EACH:,} requests of each side"
+    as_of = f"data as of {formats.clock_ms(now_ms())} · up to {MAX_EACH:,} requests of each side"
     st.html(
         markup.verdict_banner(
             StateSummary(level, headline, detail + tail_words(samples[0], samples[1], names)), as_of
@@ -158,18 +158,18 @@ def _show_quantiles(
     table = [
         [
             Cell("requests"),
-            *(Cell(wording.count(row["num_requests"]), is_number=True) for row in rows),
+            *(Cell(formats.count(row["num_requests"]), is_number=True) for row in rows),
             Cell("", is_number=True),
         ]
     ]
     for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         a, b = (quantile(sample, q) for sample in samples)
-        delta = "–" if a is None or b is None else wording.signed_seconds(b - a)
+        delta = "–" if a is None or b is None else formats.signed_seconds(b - a)
         table.append(
             [
                 Cell(name),
-                Cell(wording.seconds(a), is_number=True),
-                Cell(wording.seconds(b), is_number=True),
+                Cell(formats.seconds(a), is_number=True),
+                Cell(formats.seconds(b), is_number=True),
                 Cell(delta, is_number=True),
             ]
         )
@@ -184,15 +184,15 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
     )
     found = causes(measure, rows[0], rows[1])
     if not found:
-        st.caption(f"{wording.NO_DATA}: one side has no requests with phases.")
+        st.caption(f"{formats.NO_DATA}: one side has no requests with phases.")
         return
     largest_s = max(abs(c.delta_s) for c in found)
     table = [
         [
             Cell(c.name, title=c.key),
-            Cell(wording.seconds(c.a_s), is_number=True),
-            Cell(wording.seconds(c.b_s), is_number=True),
-            Cell(wording.signed_seconds(c.delta_s), is_number=True),
+            Cell(formats.seconds(c.a_s), is_number=True),
+            Cell(formats.seconds(c.b_s), is_number=True),
+            Cell(formats.signed_seconds(c.delta_s), is_number=True),
             Cell(html=_difference_bar(c.delta_s, largest_s), sorts_as=c.delta_s),
         ]
         for c in found
@@ -204,7 +204,7 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
 def _difference_bar(delta_s: float, largest_s: float) -> str:
     """Return a bar to the right if B takes longer, to the left if it is shorter."""
     side, level = ("longer", "bad") if delta_s > 0 else ("shorter", "good")
-    words = f"B takes {wording.seconds(abs(delta_s))} {side}"
+    words = f"B takes {formats.seconds(abs(delta_s))} {side}"
     return markup.signed_bar(delta_s, largest_s, words, level)
 
 

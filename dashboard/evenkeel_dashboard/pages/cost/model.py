@@ -13,7 +13,7 @@ from evenkeel.prices.cost import MILLION, price_at
 from evenkeel.prices.engine_time import ENGINE_KINDS, IDLE, EngineTime
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.times import to_datetime
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.tiles import Tile
 
 Row = Mapping[str, Any]
@@ -324,12 +324,12 @@ def cost_tiles(
     """Return the headline numbers."""
     wasted, (idle, idle_cost) = sum(waste.values()), idle_of(times)
     bill = total.known_cost
-    money = partial(price_words if bill is None else wording.money, currency=currency)
-    share = f" ({wording.percent(wasted / total.cost)})" if total.cost else ""
-    idle_words = wording.percent(idle)
+    money = partial(price_words if bill is None else formats.money, currency=currency)
+    share = f" ({formats.percent(wasted / total.cost)})" if total.cost else ""
+    idle_words = formats.percent(idle)
     if idle is not None and idle_cost is not None:
-        idle_words = f"{wording.money(idle_cost, currency)} ({idle_words})"
-    change = wording.change(total.cost, total.before) or ""
+        idle_words = f"{formats.money(idle_cost, currency)} ({idle_words})"
+    change = formats.change(total.cost, total.before) or ""
     per_1k, per_1m = total.per_1k_requests, total.per_1m_tokens
     found = [
         ("bill", money(bill), "sum over requests with a price"),
@@ -346,7 +346,7 @@ def cost_tiles(
         ),
         (
             "saved",
-            wording.money(saved.total, currency),
+            formats.money(saved.total, currency),
             "what caches, drafts and compression kept off the bill",
         ),
         ("idle engine", idle_words, "engine time without any request, not in the bill"),
@@ -359,7 +359,7 @@ def cost_tiles(
 
 def price_words(value: float | None, currency: str) -> str:
     """Return an amount with its currency; "no price" if it is unknown."""
-    return wording.NO_PRICE if value is None else wording.money(value, currency)
+    return formats.NO_PRICE if value is None else formats.money(value, currency)
 
 
 def unpriced_words(found: Sequence[Unpriced], num_requests: float) -> str:
@@ -367,11 +367,11 @@ def unpriced_words(found: Sequence[Unpriced], num_requests: float) -> str:
     if not found:
         return ""
     num = sum(each.num for each in found)
-    share = f" ({wording.percent(num / num_requests)})" if num_requests else ""
+    share = f" ({formats.percent(num / num_requests)})" if num_requests else ""
     named = "; ".join(
-        f"{each.model or NONE}: {wording.count(each.num)}, {each.reason}" for each in found[:5]
+        f"{each.model or NONE}: {formats.count(each.num)}, {each.reason}" for each in found[:5]
     )
     more = f"; and {len(found) - 5} more models" if len(found) > 5 else ""
     return (
-        f"{wording.count(num)} requests{share} have no cost and are not in the bill. {named}{more}."
+        f"{formats.count(num)} requests{share} have no cost and are not in the bill. {named}{more}."
     )

@@ -10,9 +10,9 @@ import streamlit as st
 from evenkeel.prices.engine_time import ENGINE_KINDS, EngineTime, engine_times
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.prices.stored import prices_of
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import Line, Scale, stacked_bars
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.figures import Line, Scale, stacked_bars
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
@@ -54,7 +54,7 @@ def _body(selection: Selection, dimension: str) -> None:
     data = cost_later(selection, selection.window(now_ms()), dimension)()
     prices, total = prices_of(data.prices), total_of(data.cohorts)
     st.html(
-        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · '
+        f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())} · '
         f"from the rollups, in whole minutes · {escape(_price_words(data, prices))}</div>"
     )
     if not total.num_requests and not total.before:
@@ -66,7 +66,7 @@ def _body(selection: Selection, dimension: str) -> None:
         st.html(
             markup.hint(
                 "No prices: pass --prices FILE",
-                f"{wording.count(total.num_requests)} requests in this range have no cost, because "
+                f"{formats.count(total.num_requests)} requests in this range have no cost, because "
                 "no price of their models is known and no sender states a cost. Write a price "
                 "file (docs/guide/cost.md), and start the collector with it; requests that come "
                 "afterwards have a cost. For those before: evenkeel prices reprice.",
@@ -78,7 +78,7 @@ def _body(selection: Selection, dimension: str) -> None:
     waste = wasted_by_cause(data.models)
     saved = savings_of(data.models, data.compressed, prices)
     tiles = cost_tiles(total, waste, saved, times, prices.currency)
-    before = f"the {wording.span_of(data.window.duration_s)} before"
+    before = f"the {formats.span_of(data.window.duration_s)} before"
     st.html(markup.number_tiles(tiles, before))
     if words := unpriced_words(unpriced(data.models, prices), total.num_requests):
         st.html(f'<div class="ek-remark" data-unpriced>{escape(words)}</div>')
@@ -98,7 +98,7 @@ def _price_words(data: CostData, prices: PriceFile) -> str:
     if not data.prices:
         return "no price file in force; costs as senders state them"
     num = len(prices.model) + len(prices.engine)
-    since = wording.moment_ms(int(data.prices[0]["since_ms"]))
+    since = formats.moment_ms(int(data.prices[0]["since_ms"]))
     words = f"{num} price{'' if num == 1 else 's'}" if num else "prices"
     return f"{words} in force since {since}"
 
@@ -110,7 +110,7 @@ def _show_bill(data: CostData, dimension: str, currency: str) -> None:
         for place, name in enumerate(data.drawn)
     ]
     figure = stacked_bars(data.series, series, Scale("", 1.0), data.window)
-    step = wording.span_of(data.window.step_s)
+    step = formats.span_of(data.window.step_s)
     zoomable(
         figure, "bill", f"Bill by {DIMENSIONS[dimension]}", f"{currency} per {step}; drag to zoom"
     )
@@ -147,13 +147,13 @@ def _show_cohorts(
                 [
                     Cell(each.name, href=of_cost),
                     _price(each.known_cost, currency),
-                    Cell("–" if share is None else wording.percent(share), is_number=True),
+                    Cell("–" if share is None else formats.percent(share), is_number=True),
                     markup.change_cell(each.known_cost, each.before),
-                    Cell(wording.count(each.num_requests), href=of_requests, is_number=True),
+                    Cell(formats.count(each.num_requests), href=of_requests, is_number=True),
                     _price(each.per_1k_requests, currency),
                     _price(each.per_1m_tokens, currency, "–" if each.num_priced else ""),
                     _price(each.known_waste, currency),
-                    Cell(wording.count(each.num_requests - each.num_priced), is_number=True),
+                    Cell(formats.count(each.num_requests - each.num_priced), is_number=True),
                 ]
             )
         headers = (
@@ -186,7 +186,7 @@ def _show_changes(
         rows = []
         for each in changes:
             change = each.change or 0.0
-            words = f"{'+' if change > 0 else ''}{wording.money(change, currency)}"
+            words = f"{'+' if change > 0 else ''}{formats.money(change, currency)}"
             level = "bad" if change > 0 else "good"
             rows.append(
                 [
@@ -213,7 +213,7 @@ def _show_parts(
             [
                 Cell(name),
                 _price(value, currency),
-                Cell(wording.percent(value / bill if bill else None), is_number=True),
+                Cell(formats.percent(value / bill if bill else None), is_number=True),
             ]
             for name, value in parts.items()
         ]
@@ -233,8 +233,8 @@ def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
         rows = [
             [
                 Cell(ENGINE_KINDS.get(each.kind, each.kind)),
-                Cell(wording.seconds(each.spent_s), is_number=True, sorts_as=each.spent_s),
-                Cell(wording.percent(each.spent_s / total if total else None), is_number=True),
+                Cell(formats.seconds(each.spent_s), is_number=True, sorts_as=each.spent_s),
+                Cell(formats.percent(each.spent_s / total if total else None), is_number=True),
                 _price(each.cost, currency),
             ]
             for each in times

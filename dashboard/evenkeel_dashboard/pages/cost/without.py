@@ -9,7 +9,7 @@ from evenkeel.prices.price_file import PriceFile
 from evenkeel.times import to_datetime
 from evenkeel.whatif.reading import predicted_saving
 from evenkeel.whatif.saving import PredictedSaving, Unpredictable
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -48,7 +48,7 @@ def _show_answer(
         return
     at = to_datetime((to_ms - 1) * 10**6)
     cost = cost_of_seconds(found.saved_of, prices, at)
-    moments = f"{wording.moment_ms(from_ms)} to {wording.moment_ms(to_ms)}"
+    moments = f"{formats.moment_ms(from_ms)} to {formats.moment_ms(to_ms)}"
     st.html(markup.facts(saving_facts(found, cost, prices.currency, moments)))
 
 
@@ -63,17 +63,17 @@ def saving_facts(
         currency: The bill's.
         moments: The range in words.
     """
-    margin = "" if found.margin_s is None else f" ± {wording.seconds(found.margin_s)}"
+    margin = "" if found.margin_s is None else f" ± {formats.seconds(found.margin_s)}"
     margin += ": may be nothing" if found.is_nothing_shown else ""
-    share = wording.percent(found.saved_s / found.busy_s if found.busy_s else None)
-    replayed = f"{wording.count(found.num_requests)} requests"
+    share = formats.percent(found.saved_s / found.busy_s if found.busy_s else None)
+    replayed = f"{formats.count(found.num_requests)} requests"
     if found.replayed_ratio < 1:
-        replayed += f", a sample of {wording.percent(found.replayed_ratio)} of the time"
+        replayed += f", a sample of {formats.percent(found.replayed_ratio)} of the time"
     return [
-        ("saved", f"{wording.seconds(found.saved_s)}{margin}"),
+        ("saved", f"{formats.seconds(found.saved_s)}{margin}"),
         ("of the time in steps", share),
-        ("at the engines' price", wording.money(cost, currency)),
+        ("at the engines' price", formats.money(cost, currency)),
         ("replayed", replayed),
-        ("replay of what happened", f"{wording.signed_percent(found.replay_error)} off"),
+        ("replay of what happened", f"{formats.signed_percent(found.replay_error)} off"),
         ("range", moments),
     ]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import time_ms
 from evenkeel_dashboard.draw.control import control
-from evenkeel_dashboard.draw.figures import time_ms
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -48,7 +48,7 @@ def show_actions(data: EngineData, selection: Selection, window: Window) -> None
                     Cell(said.reason or "–", wraps=True),
                 ]
             )
-        headers = (wording.zoned("when"), "lever", "change", "burn", "effect", "why")
+        headers = (formats.zoned("when"), "lever", "change", "burn", "effect", "why")
         st.html(markup.table(headers, rows, "Control actions"))
         _show_effect(data, selection, window)
 
@@ -76,17 +76,17 @@ def _show_effect(data: EngineData, selection: Selection, window: Window) -> None
     st.html(
         '<div class="ek-title" style="margin-top:.6rem">Watching and acting<small>time to first '
         "token while requests queued, before and after control was let act at "
-        f"{wording.clock_ms(switched_ms)}; two times, not a randomised comparison</small></div>"
+        f"{formats.clock_ms(switched_ms)}; two times, not a randomised comparison</small></div>"
     )
     rows = [
         [
             Cell(one.slo_class),
             Cell(num_words(one.watching), is_number=True),
-            Cell(wording.seconds(one.watching["p50_s"]), is_number=True),
-            Cell(wording.seconds(one.watching["p95_s"]), is_number=True),
+            Cell(formats.seconds(one.watching["p50_s"]), is_number=True),
+            Cell(formats.seconds(one.watching["p95_s"]), is_number=True),
             Cell(num_words(one.acting), is_number=True),
-            Cell(wording.seconds(one.acting["p50_s"]), is_number=True),
-            Cell(wording.seconds(one.acting["p95_s"]), is_number=True),
+            Cell(formats.seconds(one.acting["p50_s"]), is_number=True),
+            Cell(formats.seconds(one.acting["p95_s"]), is_number=True),
             Cell(one.words, level=one.level),
         ]
         for one in found

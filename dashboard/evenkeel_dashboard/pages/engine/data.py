@@ -16,7 +16,7 @@ from evenkeel.engines.metric_query import (
     sender_parameters,
 )
 from evenkeel.errors import StoreError
-from evenkeel_dashboard.draw.figures import time_ms
+from evenkeel_dashboard.draw.charts import time_ms
 from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading

@@ -9,7 +9,7 @@ from typing import Any
 
 from evenkeel.engines.engine_map import known_engines, title_of
 from evenkeel.engines.measures import MEASURES, MeasureKind
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.engine.model import COLUMNS, Row
 
 # What the series are read from, and the histograms.
@@ -163,14 +163,14 @@ def histogram_rows(rows: Sequence[Row], engines: Sequence[str]) -> list[Histogra
                 # Read by its own file, or by the one of names that engines share.
                 sources = known_engines()[best["mapped_as"]].sources(measure)
             if not sources:
-                values: tuple[str, ...] = (wording.NOT_REPORTED,) * len(SHARES)
-                num, note = wording.NOT_REPORTED, ""
+                values: tuple[str, ...] = (formats.NOT_REPORTED,) * len(SHARES)
+                num, note = formats.NOT_REPORTED, ""
             elif best is None or not sum(best["counts"]):
-                values, num = (wording.NO_DATA,) * len(SHARES), wording.count(0 if best else None)
+                values, num = (formats.NO_DATA,) * len(SHARES), formats.count(0 if best else None)
                 note = sources[0].note
             else:
                 values = tuple(quantile_words(best["bounds"], best["counts"], s) for s in SHARES)
-                num, note = wording.count(sum(best["counts"])), sources[0].note
+                num, note = formats.count(sum(best["counts"])), sources[0].note
             found.append(HistogramRow(title_of(engine), name, values, num, note))
     return found
 
@@ -180,6 +180,6 @@ def quantile_words(bounds: Sequence[float], counts: Sequence[int], share: float)
     wanted, below, low = share * sum(counts), 0.0, 0.0
     for bound, count in zip(bounds, counts, strict=False):
         if count and below + count >= wanted:
-            return wording.seconds(low + (bound - low) * (wanted - below) / count)
+            return formats.seconds(low + (bound - low) * (wanted - below) / count)
         below, low = below + count, bound
-    return f"> {wording.seconds(low)}" if bounds else wording.NO_DATA
+    return f"> {formats.seconds(low)}" if bounds else formats.NO_DATA

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.why.advice import Advice, advise
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 Row = Mapping[str, Any]
 
@@ -269,50 +269,50 @@ def _signs(load: Load) -> list[Sign]:
     signs = [
         Sign(
             "requests waiting",
-            wording.number(load.num_waiting),
+            formats.number(load.num_waiting),
             "average; below 0.5 there is no queue",
             "saturation" if waiting >= QUEUE_FROM else "",
             "num_waiting",
         ),
         Sign(
             "waiting for the token budget",
-            wording.number(load.waiting_for_budget),
+            formats.number(load.waiting_for_budget),
             "of those, left out because the step's token budget was spent",
             "compute: --max-num-batched-tokens" if _is_main(load.waiting_for_budget, load) else "",
             "waiting_by_reason",
         ),
         Sign(
             "waiting for a batch slot",
-            wording.number(load.waiting_for_seats),
+            formats.number(load.waiting_for_seats),
             "of those, left out because the maximum number of sequences was running",
             "batch slots: --max-num-seqs" if _is_main(load.waiting_for_seats, load) else "",
             "waiting_by_reason",
         ),
         Sign(
             "waiting for KV blocks",
-            wording.number(load.waiting_for_memory),
+            formats.number(load.waiting_for_memory),
             "of those, waiting for memory",
             "memory" if (load.waiting_for_memory or 0.0) > 0.5 else "",
             "waiting_by_reason",
         ),
         Sign(
             "KV blocks in use",
-            wording.percent(kv),
-            f"highest; at {wording.percent(FULL_KV_RATIO)} or more it is full",
+            formats.percent(kv),
+            f"highest; at {formats.percent(FULL_KV_RATIO)} or more it is full",
             _kv_suggests(kv, waiting),
             "kv_live_ratio",
         ),
         Sign(
             "preemptions",
-            wording.count(load.num_preempted),
+            formats.count(load.num_preempted),
             "requests evicted and recomputed",
             "memory" if load.num_preempted else "",
             "num_preempted",
         ),
         Sign(
             "time in steps",
-            wording.percent(load.busy_ratio),
-            f"average; at {wording.percent(BUSY_RATIO)} or more the engine is saturated",
+            formats.percent(load.busy_ratio),
+            f"average; at {formats.percent(BUSY_RATIO)} or more the engine is saturated",
             "compute" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
             "busy_ratio",
         ),
@@ -321,7 +321,7 @@ def _signs(load: Load) -> list[Sign]:
         signs.append(
             Sign(
                 "KV blocks in use while idle",
-                wording.percent(load.leaked_ratio),
+                formats.percent(load.leaked_ratio),
                 "lowest with nothing running; above 0, blocks leak",
                 "leak" if load.leaked_ratio else "",
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.spans import CONTROL_AFTER, CONTROL_LEVER
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.request_rows import short_id
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ def against_others(rows: Sequence[Row]) -> list[str]:
             continue
         ratio = float(row["against_usual"]) / (sum(others) / len(others))
         found.append(
-            f"slower by {wording.percent(ratio - 1)}" if ratio >= _SLOW_FACTOR else "as the others"
+            f"slower by {formats.percent(ratio - 1)}" if ratio >= _SLOW_FACTOR else "as the others"
         )
     return found
 
@@ -82,7 +82,7 @@ class SideBySide:
         is_faster, ratio = after < before, max(before, after) / min(before, after)
         if ratio < _NOTABLE_RATIO:
             return "about the same"
-        return f"{wording.factor(ratio)} {'faster' if is_faster else 'slower'}"
+        return f"{formats.factor(ratio)} {'faster' if is_faster else 'slower'}"
 
     @property
     def level(self) -> str:
@@ -94,8 +94,8 @@ class SideBySide:
 
 def num_words(row: Row) -> str:
     """Return a side's number of requests, and the share of them that control refused."""
-    shed = f", {wording.percent(_shed(row))} shed" if row["num_shed"] else ""
-    return f"{wording.count(row['num_requests'])}{shed}"
+    shed = f", {formats.percent(_shed(row))} shed" if row["num_shed"] else ""
+    return f"{formats.count(row['num_requests'])}{shed}"
 
 
 def _shed(row: Row) -> float:

@@ -11,9 +11,8 @@ import streamlit as st
 
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.engines.metric_query import REFERENCE
-from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.figures import (
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import (
     Line,
     Scale,
     lines,
@@ -21,6 +20,7 @@ from evenkeel_dashboard.draw.figures import (
     stacked_bars,
     time_ms,
 )
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.wasted import wasted_markup
@@ -75,7 +75,7 @@ def _body(selection: Selection, engine: str) -> None:
     window = selection.window(now_ms())
     data = read_engine(selection, window, engine)
     found = _verdict(data, window, is_past=selection.is_past(now_ms()))
-    as_of = f"data as of {wording.clock_ms(now_ms())} · {_source_words(data)}"
+    as_of = f"data as of {formats.clock_ms(now_ms())} · {_source_words(data)}"
     headline = found.headline
     if found.level == "unknown" and data.engines:
         headline = f"{names_of(data.engines)} reports neither a queue nor its KV cache"
@@ -150,9 +150,9 @@ def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdic
     until = ""
     if queued:
         until_ms = time_ms(queued[-1]["bucket"]) + window.step_s * 1000
-        ago = wording.seconds(max(0, window.to_ms - until_ms) // 1000)
-        until = f"{wording.clock_ms(until_ms)}, {ago} ago"
-    return verdict(recent, before, wording.span_of(round(last_s)), until, is_past=is_past)
+        ago = formats.seconds(max(0, window.to_ms - until_ms) // 1000)
+        until = f"{formats.clock_ms(until_ms)}, {ago} ago"
+    return verdict(recent, before, formats.span_of(round(last_s)), until, is_past=is_past)
 
 
 def _source_words(data: EngineData) -> str:
@@ -188,8 +188,8 @@ def _show_signs(found: EngineVerdict, data: EngineData) -> None:
 
 
 def _sign_value(sign: Sign, engines: Sequence[str]) -> str:
-    is_silent = sign.value == wording.NO_DATA and not is_column_reported(sign.column, engines)
-    return wording.NOT_REPORTED if is_silent else sign.value
+    is_silent = sign.value == formats.NO_DATA and not is_column_reported(sign.column, engines)
+    return formats.NOT_REPORTED if is_silent else sign.value
 
 
 def _show_charts(data: EngineData, window: Window) -> None:
@@ -266,7 +266,7 @@ def _show_charts(data: EngineData, window: Window) -> None:
     if none:
         st.caption(f"None in this range: {', '.join(none)}.")
     if missing:
-        st.caption(f"{wording.NO_DATA}: {', '.join(missing)}.")
+        st.caption(f"{formats.NO_DATA}: {', '.join(missing)}.")
     if silent:
         st.caption(
             f"Not reported by {names_of(data.engines)}: {', '.join(silent)}. {_STEP_RECORDS}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.draw.positions import Position, positions
@@ -44,8 +44,8 @@ def show_speculation(data: EngineData) -> None:
         length = 1 + accepted / first if first else None
         by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
         st.caption(
-            f"Acceptance length {wording.number(length)} tokens "
-            f"per verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
+            f"Acceptance length {formats.number(length)} tokens "
+            f"per verify step; {formats.percent(accepted / drafted)} of all drafted tokens were "
             f"accepted.{f' Draft source: {by}.' if by else ''}"
         )
         _show_gain(data)
@@ -60,11 +60,11 @@ def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
     return [
         [
             Cell(str(p.number), is_number=True),
-            Cell(wording.count(p.drafted), is_number=True),
-            Cell(wording.percent(p.rate), is_number=True),
+            Cell(formats.count(p.drafted), is_number=True),
+            Cell(formats.percent(p.rate), is_number=True),
             Cell(
                 html=markup.phase_bar(
-                    [("accepted", colours().decode, float(p.accepted))], first, wording.count
+                    [("accepted", colours().decode, float(p.accepted))], first, formats.count
                 )
             ),
         ]
@@ -91,9 +91,9 @@ def _show_gain(data: EngineData) -> None:
     rows = [
         [
             Cell(steps_words(gain, of_several=len(servers) > 1), title=gain["instance"]),
-            Cell(wording.factor(gain["ratio"]), is_number=True),
+            Cell(formats.factor(gain["ratio"]), is_number=True),
             Cell(
-                f"{wording.factor(gain['lower'])} to {wording.factor(gain['upper'])}",
+                f"{formats.factor(gain['lower'])} to {formats.factor(gain['upper'])}",
                 is_number=True,
             ),
             Cell(gain_words(gain)),
@@ -111,7 +111,7 @@ def _show_canary(data: EngineData) -> None:
     same = found.get("match", {}).get("num_answers", 0)
     differing = found.get("mismatch")
     words = (
-        f"Checked: {wording.count(same + (differing or {}).get('num_answers', 0))} greedy answers "
+        f"Checked: {formats.count(same + (differing or {}).get('num_answers', 0))} greedy answers "
         "were regenerated without drafts; "
     )
     if differing is None:
@@ -119,6 +119,6 @@ def _show_canary(data: EngineData) -> None:
         return
     href = page_link("request", {"request_id": differing["newest_id"]})
     st.html(
-        f'<div class="ek-remark" data-canary>{words}{wording.count(differing["num_answers"])} '
+        f'<div class="ek-remark" data-canary>{words}{formats.count(differing["num_answers"])} '
         f"differ, the newest is {markup.link('this request', href)}.</div>"
     )

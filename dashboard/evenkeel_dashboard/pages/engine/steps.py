@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.request_rows import short_id
 from evenkeel_dashboard.pages.engine.data import EngineData
@@ -24,12 +24,12 @@ def show_steps(data: EngineData) -> None:
         rows = [
             [
                 Cell(f"{short_id(row['instance'])}, engine {row['engine']}", title=row["instance"]),
-                Cell(wording.count(row["num_steps_sum"]), is_number=True),
-                Cell(wording.seconds(row["mean_s"]), is_number=True),
-                Cell(f"± {wording.seconds(row['spread_s'])}", is_number=True),
-                Cell(wording.count(row["num_stragglers"]), is_number=True),
-                Cell(wording.seconds(row["straggled_s"]), is_number=True),
-                Cell(wording.seconds(row["worst_s"]), is_number=True),
+                Cell(formats.count(row["num_steps_sum"]), is_number=True),
+                Cell(formats.seconds(row["mean_s"]), is_number=True),
+                Cell(f"± {formats.seconds(row['spread_s'])}", is_number=True),
+                Cell(formats.count(row["num_stragglers"]), is_number=True),
+                Cell(formats.seconds(row["straggled_s"]), is_number=True),
+                Cell(formats.seconds(row["worst_s"]), is_number=True),
                 moment_cell(row["worst_ms"]),
                 Cell(words, level="warning" if words.startswith("slower") else ""),
             ]
@@ -43,7 +43,7 @@ def show_steps(data: EngineData) -> None:
             "stragglers",
             "time lost to them",
             "longest",
-            wording.zoned("when"),
+            formats.zoned("when"),
             "against the others",
         )
         st.html(markup.table(headers, rows, "Step time by engine"))

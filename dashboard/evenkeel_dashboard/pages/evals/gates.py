@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.prompts.gate_verdict import OVERALL
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.evals.headline import effect_words, evidence_words
@@ -42,7 +42,7 @@ def show_gates(gates: list[Row]) -> None:
             rows.append(
                 [
                     Cell(name or "all items"),
-                    Cell("–" if pairs is None else wording.count(pairs), is_number=True),
+                    Cell("–" if pairs is None else formats.count(pairs), is_number=True),
                     *(_cell(found.get(gate), scales[gate]) for gate in names),
                 ]
             )
@@ -71,7 +71,7 @@ def _cell(gate: Row | None, scale: float) -> Cell:
     bar = markup.interval_bar(interval(gate, scale), level, f"{effect}, {limits}")
     evidence = evidence_words(gate["explanation"])
     return Cell(
-        html=f'<div class="ek-gate">{markup.badge(gate["verdict"] or wording.NO_DATA, level)}'
+        html=f'<div class="ek-gate">{markup.badge(gate["verdict"] or formats.NO_DATA, level)}'
         f"<b>{escape(effect)}</b></div>{bar}<small>{escape(limits)}</small>",
         title=f"{evidence}; {gate['explanation']}" if gate["explanation"] else "",
         sorts_as=gate["estimate"],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.prompts.gate_verdict import OVERALL, REGRESSED
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 Row = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def is_share(gate: str) -> bool:
 
 def effect_words(gate: str, value: float | None) -> str:
     """Return a gate's effect with its unit: −13.3 pp of accuracy, +4.2% of latency."""
-    return wording.points(value) if is_share(gate) else wording.signed_percent(value)
+    return formats.points(value) if is_share(gate) else formats.signed_percent(value)
 
 
 def candidate_name(sides: Sequence[str]) -> str:
@@ -96,7 +96,7 @@ def _speed(gates: Sequence[Row]) -> str:
     if not _is_certain(effect):
         return "about as fast"
     value = effect["estimate"]
-    return f"{wording.percent(abs(value))} {'faster' if value < 0 else 'slower'}"
+    return f"{formats.percent(abs(value))} {'faster' if value < 0 else 'slower'}"
 
 
 def _ranked_speeds(gates: Sequence[Row]) -> list[Row]:
@@ -117,7 +117,7 @@ def _tail(gates: Sequence[Row]) -> str:
     worst = max(failed, key=lambda gate: gate["estimate"], default=None)
     if worst is None or worst in _ranked_speeds(gates)[:1]:
         return ""
-    return f"{gate_name(worst['gate'])} {wording.percent(worst['estimate'])} slower{_on(worst)}"
+    return f"{gate_name(worst['gate'])} {formats.percent(worst['estimate'])} slower{_on(worst)}"
 
 
 def _cost(gates: Sequence[Row]) -> str:
@@ -129,7 +129,7 @@ def _cost(gates: Sequence[Row]) -> str:
         return ""
     value = chosen["estimate"]
     words = "more expensive" if value > 0 else "cheaper"
-    return f"{wording.percent(abs(value))} {words}{_on(chosen)}"
+    return f"{formats.percent(abs(value))} {words}{_on(chosen)}"
 
 
 def _accuracy(gates: Sequence[Row]) -> str:
@@ -148,7 +148,7 @@ def _accuracy(gates: Sequence[Row]) -> str:
         value = chosen["estimate"]
         if value == 0 or (not failed and not _is_certain(chosen)):
             return "about as accurate" if measure == "accuracy" else "about as preferred"
-        points = f"{wording.three_digits(abs(value) * 100)} points"
+        points = f"{formats.three_digits(abs(value) * 100)} points"
         return f"{points} {better if value > 0 else worse}{_on(chosen)}"
     return ""
 
@@ -158,7 +158,7 @@ def _errors(gates: Sequence[Row]) -> str:
     if not failed:
         return ""
     worst = max(g["estimate"] for g in failed)
-    return f"{wording.three_digits(worst * 100)} points more failed requests"
+    return f"{formats.three_digits(worst * 100)} points more failed requests"
 
 
 def failed_requests(gates: Sequence[Row]) -> list[Row]:
@@ -178,7 +178,7 @@ def evidence_words(note: str | None) -> str:
         return note or "–"
     lost, kind, gained, _, text = match.groups()
     p = float(text)
-    chance = "p < 0.001" if p < 0.001 else f"p = {wording.two_digits(p)}"
+    chance = "p < 0.001" if p < 0.001 else f"p = {formats.two_digits(p)}"
     if kind == "lost":
         return f"{int(lost):,} answers got worse, {int(gained):,} better ({chance})"
     return f"{int(lost):,} preferred A, {int(gained):,} B ({chance})"

@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from evenkeel.store import QUERIES
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import Line, Scale, lines
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.figures import Line, Scale, lines
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -83,16 +83,16 @@ def _draw_trend(series: dict[str, list[Row]], window: Window) -> None:
 def _trend_cells(name: str, rows: list[Row]) -> list[Cell]:
     found: EstimatedShare = weighted_share(rows)
     limits = (
-        wording.NO_DATA
+        formats.NO_DATA
         if found.lower is None
-        else f"{wording.percent(found.lower)} … {wording.percent(found.upper)}"
+        else f"{formats.percent(found.lower)} … {formats.percent(found.upper)}"
     )
     return [
         Cell(name),
-        Cell(wording.percent(found.value), is_number=True),
+        Cell(formats.percent(found.value), is_number=True),
         Cell(limits, is_number=True),
-        Cell(wording.count(found.num_scored), is_number=True),
-        Cell(wording.count(sum(row["num_unscored"] for row in rows)), is_number=True),
+        Cell(formats.count(found.num_scored), is_number=True),
+        Cell(formats.count(sum(row["num_unscored"] for row in rows)), is_number=True),
     ]
 
 
@@ -106,7 +106,7 @@ def show_review_queue() -> None:
         waiting = found[0]["num_waiting"] if found else 0
         st.html(
             '<div class="ek-title">Review queue<small>failures of the last '
-            f"{_DAYS} days that may become items of a golden dataset; {wording.count(waiting)} "
+            f"{_DAYS} days that may become items of a golden dataset; {formats.count(waiting)} "
             "wait</small></div>"
         )
         if not found:
@@ -151,7 +151,7 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
                     ("asked", asked or "not recorded"),
                     ("answered", answered or "not recorded"),
                     ("found bad", "; ".join(row["reasons"])),
-                    (wording.zoned("when"), wording.moment_ms(row["time_ms"])),
+                    (formats.zoned("when"), formats.moment_ms(row["time_ms"])),
                 ]
             )
             + f"<p>{markup.link('open the request', href)}</p>"
@@ -189,8 +189,8 @@ def show_feedback() -> None:
         first = found[0] if found else {"num_judgements": 0, "num_good": 0, "num_bad": 0}
         st.html(
             f'<div class="ek-title">Feedback<small>last {_DAYS} days: '
-            f"{wording.count(first['num_judgements'])} judgements, "
-            f"{wording.count(first['num_good'])} good, {wording.count(first['num_bad'])} bad"
+            f"{formats.count(first['num_judgements'])} judgements, "
+            f"{formats.count(first['num_good'])} good, {formats.count(first['num_bad'])} bad"
             "</small></div>"
         )
         if not found:
@@ -212,7 +212,7 @@ def show_feedback() -> None:
             ]
             for row in found
         ]
-        headers = (wording.zoned("when"), "verdict", "why", "should have been", "who", "request")
+        headers = (formats.zoned("when"), "verdict", "why", "should have been", "who", "request")
         st.html(markup.table(headers, rows, "Feedback"))
 
 
@@ -221,5 +221,5 @@ def _mark(row: Row) -> str:
     if score is None:
         return escape(row["label"] or "–")
     return markup.badge(
-        row["label"] or wording.three_digits(score), "good" if score >= 0.5 else "bad"
+        row["label"] or formats.three_digits(score), "good" if score >= 0.5 else "bad"
     )

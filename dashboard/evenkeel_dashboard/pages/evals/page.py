@@ -9,7 +9,7 @@ import streamlit as st
 
 from evenkeel.prompts.gate_verdict import JudgedRun, read_stored_run
 from evenkeel.store import QUERIES
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
@@ -44,7 +44,7 @@ def show() -> None:
 def _body() -> None:
     wanted = st.query_params.get("run_id", "")
     runs = reading.rows(_HERE / "eval_runs.sql", {"run_id": wanted})
-    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
     if not runs:
         st.html(
             markup.hint(
@@ -79,7 +79,7 @@ def _show_verdict(run: Row, gates: list[Row]) -> None:
     # The run's own words, unless they say no more than its verdict.
     reason = "" if judged.remark == verdict else judged.remark
     remark = f'<div class="ek-reason">{escape(reason)}</div>' if reason else ""
-    sides = " · ".join(run["sides"]) or wording.NO_DATA
+    sides = " · ".join(run["sides"]) or formats.NO_DATA
     level = LEVELS.get(verdict, "unknown")
     st.html(
         f'<div class="ek-verdict ek-{level}" role="status"><div>'
@@ -88,7 +88,7 @@ def _show_verdict(run: Row, gates: list[Row]) -> None:
         f"{markup.badge(verdict, level)}</div>"
         f'<div class="ek-reason">{escape(_next_step(verdict, judged.other_changes, gates))}</div>'
         f'<div class="ek-reason">{escape(sides)} · {escape(run["dataset"] or "no dataset")}, '
-        f"{wording.count(run['num_items'])} items · {wording.moment_ms(run['started_ms'])} · "
+        f"{formats.count(run['num_items'])} items · {formats.moment_ms(run['started_ms'])} · "
         f"run {escape(run['run_id'])}</div>"
         f"{remark}</div></div>"
     )
@@ -144,13 +144,13 @@ def _show_slices(slices: list[SliceScores]) -> None:
             [
                 Cell(s.name or "all items"),
                 Cell(s.scorer or "–"),
-                Cell(wording.percent(s.score_a), is_number=True),
-                Cell(wording.percent(s.score_b), is_number=True),
-                Cell(wording.points(s.delta), is_number=True),
-                Cell(wording.count(s.num_scored), is_number=True),
-                Cell(wording.count(s.num_unscored), is_number=True),
-                Cell(wording.seconds(s.ttft_a_s), is_number=True),
-                Cell(wording.seconds(s.ttft_b_s), is_number=True),
+                Cell(formats.percent(s.score_a), is_number=True),
+                Cell(formats.percent(s.score_b), is_number=True),
+                Cell(formats.points(s.delta), is_number=True),
+                Cell(formats.count(s.num_scored), is_number=True),
+                Cell(formats.count(s.num_unscored), is_number=True),
+                Cell(formats.seconds(s.ttft_a_s), is_number=True),
+                Cell(formats.seconds(s.ttft_b_s), is_number=True),
             ]
             for s in slices
         ]
@@ -163,7 +163,7 @@ def _show_changed(items: list[Row]) -> None:
         lost = items[0]["num_lost"] if items else 0
         st.html(
             '<div class="ek-title">Changed answers<small>'
-            f"{wording.count(lost)} got worse, {wording.count(total - lost)} better; "
+            f"{formats.count(lost)} got worse, {formats.count(total - lost)} better; "
             "the worst first, differing words marked</small></div>"
         )
         if not items:
@@ -205,7 +205,7 @@ def _changed_cells(item: Row, texts: dict[str, str]) -> list[Cell]:
         marked = marked_diff(said[0], said[1], *is_better)
     cells = [Cell(item["item_id"], copies=item["item_id"]), Cell(", ".join(item["tags"]) or "–")]
     for side, text, better in zip("ab", marked, is_better, strict=True):
-        label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
+        label = item[f"label_{side}"] or formats.three_digits(item[f"score_{side}"])
         badge = markup.badge(label, "good" if better else "bad")
         href = page_link("request", {"trace_id": item[f"trace_{side}"]})
         answer = f'<span class="ek-diff">{text}</span>' if text else "not stored"
@@ -236,9 +236,9 @@ def _show_split(rows: list[Row]) -> None:
         cells = [
             [
                 Cell(row["side"]),
-                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
                 *(
-                    Cell(wording.seconds(row[f"{name}_mean_s"]), is_number=True)
+                    Cell(formats.seconds(row[f"{name}_mean_s"]), is_number=True)
                     for name, _ in phases
                 ),
                 Cell(
@@ -247,10 +247,10 @@ def _show_split(rows: list[Row]) -> None:
                         longest_s,
                     )
                 ),
-                Cell(wording.seconds(row["ttft_p50_s"]), is_number=True),
-                Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
-                Cell(wording.count(row["input_tokens_mean"]), is_number=True),
-                Cell(wording.count(row["output_tokens_mean"]), is_number=True),
+                Cell(formats.seconds(row["ttft_p50_s"]), is_number=True),
+                Cell(formats.seconds(row["e2e_p95_s"]), is_number=True),
+                Cell(formats.count(row["input_tokens_mean"]), is_number=True),
+                Cell(formats.count(row["output_tokens_mean"]), is_number=True),
             ]
             for row in rows
         ]
@@ -281,9 +281,9 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                     Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
                     moment_cell(run["started_ms"]),
                     Cell(run["dataset"] or "–"),
-                    Cell(wording.count(run["num_items"]), is_number=True),
+                    Cell(formats.count(run["num_items"]), is_number=True),
                     Cell(" · ".join(run["sides"])),
                 ]
             )
-        headers = ("run", "verdict", wording.zoned("started"), "dataset", "items", "sides")
+        headers = ("run", "verdict", formats.zoned("started"), "dataset", "items", "sides")
         st.html(markup.table(headers, rows, "Evaluation runs"))

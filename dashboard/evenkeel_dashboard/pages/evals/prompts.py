@@ -10,7 +10,7 @@ import streamlit as st
 
 from evenkeel.prompts.gate_verdict import read_stored_run
 from evenkeel.prompts.registry import LABELS
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
@@ -69,21 +69,21 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
                 Cell(row["prompt_version"]),
                 Cell(labels.get((row["prompt_name"], row["prompt_version"]), "–")),
                 Cell(
-                    wording.short_minute_ms(int(row["first_ms"])),
+                    formats.short_minute_ms(int(row["first_ms"])),
                     sorts_as=int(row["first_ms"]),
                     title="in this minute",
                 ),
-                Cell(wording.count(row["num_requests"]), is_number=True),
-                Cell(wording.seconds(row["ttft_p95_s"]), is_number=True),
-                Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
-                Cell(wording.count(row["output_tokens_mean"]), is_number=True),
-                Cell(wording.percent(row["error_ratio"]), is_number=True),
+                Cell(formats.count(row["num_requests"]), is_number=True),
+                Cell(formats.seconds(row["ttft_p95_s"]), is_number=True),
+                Cell(formats.seconds(row["e2e_p95_s"]), is_number=True),
+                Cell(formats.count(row["output_tokens_mean"]), is_number=True),
+                Cell(formats.percent(row["error_ratio"]), is_number=True),
                 _comparison(row, newest),
             ]
             for row in found
         ]
         headers = (
-            "prompt", "version", "label", wording.zoned("first seen"), "requests", "TTFT p95",
+            "prompt", "version", "label", formats.zoned("first seen"), "requests", "TTFT p95",
             "total p95", "output, mean", "errors", "",
         )  # fmt: skip
         st.html(markup.table(headers, rows, "Prompt versions", is_short=True))
@@ -118,7 +118,7 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
             for label, version in sorted(prompt["labels"].items())
         ]
         if rows:
-            headers = ("prompt", "label", "version", "why", wording.zoned("since"), "goes back to")
+            headers = ("prompt", "label", "version", "why", formats.zoned("since"), "goes back to")
             st.html(markup.table(headers, rows, "Labels of prompts"))
         else:
             st.caption("No labels yet. Promote a version.")

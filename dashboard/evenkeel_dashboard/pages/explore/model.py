@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.outside_text import for_spreadsheet
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.markup import Cell, page_link
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def refusal_words(message: str) -> str:
 def cell_words(value: Any) -> str:
     """Return a value of a user's own query as text."""
     if value is None:
-        return wording.NO_DATA
+        return formats.NO_DATA
     if isinstance(value, float):
-        return wording.three_digits(value)
+        return formats.three_digits(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return wording.exact(value)
+        return formats.exact(value)
     return str(value)

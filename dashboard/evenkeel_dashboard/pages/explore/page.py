@@ -13,7 +13,7 @@ import streamlit as st
 from evenkeel.engines.engine_map import known_engines
 from evenkeel.errors import StoreError
 from evenkeel.store import read_query
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.response_cache import OUTCOMES
@@ -112,7 +112,7 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
             st.html(
                 f'<div class="ek-title">Requests<small>by {words}; click a header to order by '
                 "it, an id to see where the time went; data as of "
-                f"{wording.clock_ms(now_ms())}</small></div>"
+                f"{formats.clock_ms(now_ms())}</small></div>"
             )
             if rows:
                 export = {**ranged, "limit": MAX_EXPORTED, "offset": 0}
@@ -159,7 +159,7 @@ def _sql_box() -> None:
         except StoreError as error:
             st.error(refusal_words(str(error)))
             return
-        took = wording.seconds(time.perf_counter() - began)
+        took = formats.seconds(time.perf_counter() - began)
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             some = f", {MAX_SHOWN} shown; export for all" if len(frame) > MAX_SHOWN else ""
             st.caption(f"{len(frame):,} row{'' if len(frame) == 1 else 's'} in {took}{some}")
@@ -197,7 +197,7 @@ def _table(frame: pd.DataFrame) -> str:
             Cell(
                 cell_words(v),
                 is_number=n,
-                title=wording.exact(v) if n and v is not None else "",
+                title=formats.exact(v) if n and v is not None else "",
                 sorts_as=v if n else None,
             )
             for v, n in zip(row, numeric, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.slo_tiles import slo_state
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
 
@@ -24,23 +24,23 @@ MAX_NAMED = 5
 
 
 _TILES = (
-    ("Requests", "requests_per_s", wording.rate, "requests that arrived, whatever their outcome"),
-    ("Output tokens", "output_tokens_per_s", wording.rate, "generated for requests in this range"),
-    ("ITL p95", "itl_p99_p95_s", wording.seconds, "p95 across requests of each request's p99 gap"),
-    ("TPOT p95", "tpot_p95_s", wording.seconds, "(last − first token) / (output tokens − 1)"),
-    ("Errors", "error_ratio", wording.percent, "requests that failed / all requests"),
-    ("Aborts", "aborted_ratio", wording.percent, "requests abandoned by the client / all requests"),
+    ("Requests", "requests_per_s", formats.rate, "requests that arrived, whatever their outcome"),
+    ("Output tokens", "output_tokens_per_s", formats.rate, "generated for requests in this range"),
+    ("ITL p95", "itl_p99_p95_s", formats.seconds, "p95 across requests of each request's p99 gap"),
+    ("TPOT p95", "tpot_p95_s", formats.seconds, "(last − first token) / (output tokens − 1)"),
+    ("Errors", "error_ratio", formats.percent, "requests that failed / all requests"),
+    ("Aborts", "aborted_ratio", formats.percent, "requests abandoned by the client / all requests"),
     (
         "Cached tokens",
         "cached_token_ratio",
-        wording.percent,
+        formats.percent,
         "input tokens found in the prefix cache",
     ),
 )
 # Shown only where the feature is used: a value of 0 or none means that it is off.
 _TILES_IN_USE = (
-    ("Shed", "shed_ratio", wording.percent, "requests refused under load / all requests"),
-    ("Acceptance", "acceptance_rate", wording.percent, "draft tokens accepted / drafted"),
+    ("Shed", "shed_ratio", formats.percent, "requests refused under load / all requests"),
+    ("Acceptance", "acceptance_rate", formats.percent, "draft tokens accepted / drafted"),
 )
 
 
@@ -66,7 +66,7 @@ def _tile(
     return Tile(
         label=label,
         value=words(summary[column]),
-        change=wording.change(summary[column], previous[column]) or "",
+        change=formats.change(summary[column], previous[column]) or "",
         meaning=meaning,
     )
 
@@ -75,10 +75,10 @@ def _ttft_tile(summary: Row, previous: Row) -> Tile:
     """Return p50, p95 and p99 of TTFT in one tile; its change is that of p95."""
     values = [summary[f"ttft_{p}_s"] for p in ("p50", "p95", "p99")]
     has_none = any(value is None for value in values)
-    change = wording.change(summary["ttft_p95_s"], previous["ttft_p95_s"])
+    change = formats.change(summary["ttft_p95_s"], previous["ttft_p95_s"])
     return Tile(
         label="TTFT p50 · p95 · p99",
-        value=wording.NO_DATA if has_none else " · ".join(map(wording.seconds, values)),
+        value=formats.NO_DATA if has_none else " · ".join(map(formats.seconds, values)),
         change=f"p95 {change}" if change else "",
         meaning="first token − arrival, queue included",
         is_wide=True,
@@ -106,7 +106,7 @@ def range_words(duration_s: float, *, is_fixed: bool) -> str:
     """Return a range in words, such as "in the last hour"."""
     if is_fixed:
         return "in this range"
-    span = wording.span_of(duration_s)
+    span = formats.span_of(duration_s)
     return f"in the last {'hour' if span == '1 h' else span}"
 
 
@@ -119,7 +119,7 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
     reason = _reason(summary, previous, shown.range_words)
     firing = [row for row in slos if row["state"] == "firing"]
     burning = [row for row in firing if (_recent(row)[0] or 0.0) > 1]
-    at = f"At {wording.clock_ms(shown.now_ms)}, " if shown.is_past else ""
+    at = f"At {formats.clock_ms(shown.now_ms)}, " if shown.is_past else ""
     if burning:
         return StateSummary("bad", f"{at}{_burning_words(burning, is_past=bool(at))}", reason)
     if firing:
@@ -163,7 +163,7 @@ def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -
     if not failing:
         since_ms = max(row["time_ms"] for row in slos)
         return (
-            f"no SLO has been evaluated since {wording.moment_ms(since_ms)}: does the collector "
+            f"no SLO has been evaluated since {formats.moment_ms(since_ms)}: does the collector "
             "run, with --slos?"
         )
     names = _listed([row["slo"] for row in failing])
@@ -193,7 +193,7 @@ def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
     up_to = "" if is_one else "up to "
     return (
         f"{names} {verb} burning {'its' if is_one else 'their'} error budget "
-        f"{up_to}{wording.factor(burn)} too fast (last {wording.seconds(length_s)})"
+        f"{up_to}{formats.factor(burn)} too fast (last {formats.seconds(length_s)})"
     )
 
 
@@ -210,9 +210,9 @@ def _recovered_words(firing: Sequence[Row], shown: Shown) -> str:
         return f"{names} {have} recovered. {which} until {its} windows are clear"
     since_ms = max(known)
     until_ms = since_ms + round(1000 * max(_slowest_s(row) for row in firing))
-    ago = wording.seconds(max(0, shown.now_ms - since_ms) // 1000)
-    until = f" until about {wording.clock_ms(until_ms)}" if until_ms > shown.now_ms else ""
-    return f"{names} recovered {wording.clock_ms(since_ms)}, {ago} ago. {which}{until}"
+    ago = formats.seconds(max(0, shown.now_ms - since_ms) // 1000)
+    until = f" until about {formats.clock_ms(until_ms)}" if until_ms > shown.now_ms else ""
+    return f"{names} recovered {formats.clock_ms(since_ms)}, {ago} ago. {which}{until}"
 
 
 def _slowest_s(row: Row) -> float:
@@ -229,8 +229,8 @@ def _reason(summary: Row, previous: Row, when: str) -> str:
     share = queue_s / first_s if first_s > 0 else 0.0
     largest, largest_share = ("queue", share) if share >= 0.5 else ("prefill", 1 - share)
     text = (
-        f"{when[:1].upper()}{when[1:]}, TTFT p95 was {wording.seconds(summary['ttft_p95_s'])}; the "
-        f"average first token took {wording.seconds(first_s)}, {wording.percent(largest_share)} of "
+        f"{when[:1].upper()}{when[1:]}, TTFT p95 was {formats.seconds(summary['ttft_p95_s'])}; the "
+        f"average first token took {formats.seconds(first_s)}, {formats.percent(largest_share)} of "
         f"it {largest}."
     )
     return f"{text} {_growth(summary, previous)}".strip()
@@ -252,6 +252,6 @@ def _growth(summary: Row, previous: Row) -> str:
     if cause_s < _MAIN_CAUSE_SHARE * total_s:
         return ""
     return (
-        f"It was {wording.seconds(before_s)} in the previous range: "
-        f"{cause} grew by {wording.seconds(cause_s)}."
+        f"It was {formats.seconds(before_s)} in the previous range: "
+        f"{cause} grew by {formats.seconds(cause_s)}."
     )

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.changes import change_cells
-from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.figures import (
+from evenkeel_dashboard.draw.charts import (
     Line,
     Scale,
     add_objective,
@@ -21,6 +20,7 @@ from evenkeel_dashboard.draw.figures import (
     scale_of,
     stacked_bars,
 )
+from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.request_rows import (
     RANKINGS,
     alert_cells,
@@ -109,7 +109,7 @@ def _body(selection: Selection) -> None:
     st.html(
         markup.number_tiles(
             headline_tiles(data.summary, data.previous),
-            f"the {wording.span_of(window.duration_s)} before",
+            f"the {formats.span_of(window.duration_s)} before",
         )
     )
     st.html(f'<div class="ek-remark" data-wasted>{escape(data.wasted.words())}</div>')
@@ -171,7 +171,7 @@ def _show_empty(selection: Selection, window: Window) -> None:
             )
         )
         return
-    text = f"The store's newest request arrived {wording.moment_ms(newest_ms)}."
+    text = f"The store's newest request arrived {formats.moment_ms(newest_ms)}."
     if any(selection.filters().values()):
         text += " The filters may exclude everything."
     st.html(markup.hint("No requests in this range", text))
@@ -311,7 +311,7 @@ def _show_changes(below: Below, selection: Selection) -> None:
         if not rows:
             st.caption("No new prompt version, model or server, and no control action.")
             return
-        st.html(markup.table((wording.zoned("when"), "what", "from", "to", ""), rows, "Changes"))
+        st.html(markup.table((formats.zoned("when"), "what", "from", "to", ""), rows, "Changes"))
 
 
 def _show_slowest(below: Below, selection: Selection) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
-from evenkeel_dashboard.draw.figures import Line, lines, scale_of, time_chart, time_ms
+from evenkeel_dashboard.draw.charts import Line, lines, scale_of, time_chart, time_ms
 from evenkeel_dashboard.draw.svg_chart import HEIGHT, Chart, Series
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.latency.model import (
@@ -21,7 +21,7 @@ from evenkeel_dashboard.pages.latency.model import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenkeel_dashboard.draw.figures import Scale
+    from evenkeel_dashboard.draw.charts import Scale
 
 _WIDTHS = (1.6, 2.0, 2.4)
 _NUM_SHADES = 12
@@ -81,7 +81,7 @@ def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> Chart:
             colour = _shade(shade / (_NUM_SHADES - 1), colours)
             chart.series.append(Series("", colour, path, "cell", _CELL, counts=counts))
     ticks = axis_ticks_s(grid.bins)
-    chart.y_ticks = [(math.log10(tick), wording.seconds(tick)) for tick in ticks]
+    chart.y_ticks = [(math.log10(tick), formats.seconds(tick)) for tick in ticks]
     chart.bottom = min(grid.bins, default=0) / BINS_A_DECADE
     chart.top = (max(grid.bins, default=0) + 1) / BINS_A_DECADE
     chart.height = HEIGHT + 60
@@ -95,7 +95,7 @@ def heat_key(grid: Heat, colours: Palette) -> list[tuple[str, str]]:
         return []
     counts = sorted({max(1, round(most * part)) for part in (0.0, 0.25, 1.0)})
     return [
-        (f"{wording.count(n)} request{'' if n == 1 else 's'}", _shade_of(n, most, colours))
+        (f"{formats.count(n)} request{'' if n == 1 else 's'}", _shade_of(n, most, colours))
         for n in counts
     ]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
+from evenkeel_dashboard.draw.charts import add_objective
 from evenkeel_dashboard.draw.escaping import escape
-from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
@@ -181,16 +181,16 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
     name = MEASURES[view.measure]
     is_point = picked.high_s >= NOTHING_ABOVE_S
     what = (
-        f"{name} near {wording.seconds(picked.near_s)}"
+        f"{name} near {formats.seconds(picked.near_s)}"
         if is_point
-        else f"{name} from {wording.seconds(picked.low_s)} to {wording.seconds(picked.high_s)}"
+        else f"{name} from {formats.seconds(picked.low_s)} to {formats.seconds(picked.high_s)}"
     )
     whose = f", {picked.cohort}" if picked.cohort else ""
-    when = f"{wording.moment_ms(picked.from_ms)} to {wording.clock_ms(picked.to_ms)}"
+    when = f"{formats.moment_ms(picked.from_ms)} to {formats.clock_ms(picked.to_ms)}"
     with st.container(border=True, key="card-behind"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             total = rows[0]["num_found"] if rows else 0
-            shown = f"the {len(rows)} nearest of {wording.count(total)}" if rows else "none"
+            shown = f"the {len(rows)} nearest of {formats.count(total)}" if rows else "none"
             st.html(
                 f'<div class="ek-title">Requests at this point: {what}{escape(whose)}'
                 f"<small>{when}; {shown}</small></div>"
@@ -230,8 +230,8 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
             rows.append(
                 [
                     Cell(name, href=href),
-                    Cell(wording.count(row["num_requests"]), is_number=True),
-                    *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                    Cell(formats.count(row["num_requests"]), is_number=True),
+                    *(Cell(formats.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
                 ]
             )
         headers = (by, "requests", *SHOWN)
@@ -254,7 +254,7 @@ def _show_definitions(
         rows = [
             [
                 Cell(DEFINITIONS[name]),
-                *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                *(Cell(formats.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
                 Cell(meaning(view.measure, name), wraps=True),
             ]
             for name, row in found.items()

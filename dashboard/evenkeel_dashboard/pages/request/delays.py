@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.why.ledger import missed_prefix
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.request.token_model import Attributes, number
 
 Row = Mapping[str, Any]
@@ -66,20 +66,20 @@ class PrefixMiss:
 def prefix_miss(attributes: Attributes) -> PrefixMiss | None:
     """Return why the prefix cache lacked part of the prompt; None if it lacked nothing."""
     miss = attributes.get(f"{_PREFIX}miss", "")
-    why = missed_prefix(miss, number(attributes, f"{_PREFIX}evicted_s"), wording.seconds)
+    why = missed_prefix(miss, number(attributes, f"{_PREFIX}evicted_s"), formats.seconds)
     if not why:
         return None
     missed = number(attributes, f"{_PREFIX}missed_tokens")
     cost_s = number(attributes, f"{_PREFIX}cost_s")
     diverged_at = number(attributes, f"{_PREFIX}diverged_at")
     unstable = number(attributes, f"{_PREFIX}unstable_tokens")
-    words = f"{wording.count(missed)} prompt tokens were not in the prefix cache: {why}"
+    words = f"{formats.count(missed)} prompt tokens were not in the prefix cache: {why}"
     if miss == "diverged" and diverged_at is not None:
         words += f", from token {diverged_at:,.0f} on"
-    words += f". Computing them took {wording.seconds(cost_s)}." if cost_s else "."
+    words += f". Computing them took {formats.seconds(cost_s)}." if cost_s else "."
     if unstable:
         words += (
-            f" {wording.count(unstable)} of them are unchanged text after a changing part: move "
+            f" {formats.count(unstable)} of them are unchanged text after a changing part: move "
             "the changing part to the end of the prompt."
         )
     return PrefixMiss(words, attributes.get(f"{_PREFIX}evicted_by", ""))

@@ -9,7 +9,7 @@ import streamlit as st
 
 from evenkeel.engines.engine_map import title_of
 from evenkeel.engines.reported import OURS
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.compression import compression_words
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
@@ -61,9 +61,9 @@ def show_delays(attributes: Attributes) -> None:
                         short_id(rival.request_id) or "of another tenant",
                         href=_request_link(rival.request_id, params),
                     ),
-                    Cell(wording.seconds(rival.cost_s), is_number=True),
-                    Cell(wording.count(rival.prefill_tokens), is_number=True),
-                    Cell(wording.count(rival.decode_tokens), is_number=True),
+                    Cell(formats.seconds(rival.cost_s), is_number=True),
+                    Cell(formats.count(rival.prefill_tokens), is_number=True),
+                    Cell(formats.count(rival.decode_tokens), is_number=True),
                 ]
                 for rival in found
             ]
@@ -90,17 +90,17 @@ def show_facts(row: Row, attributes: Attributes, canary: reading.Rows | None) ->
 def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> list[tuple[str, str]]:
     is_drafted = row["drafted_tokens"] is not None
     # Others' spans do not say whether a feature of ours was on.
-    off = "off" if row["source"] == OURS else wording.NOT_REPORTED
+    off = "off" if row["source"] == OURS else formats.NOT_REPORTED
 
     def duration(column: str) -> str:
-        return said(wording.seconds(row[column]), row, column)
+        return said(formats.seconds(row[column]), row, column)
 
     def tokens(column: str) -> str:
-        return said(wording.count(row[column]), row, column)
+        return said(formats.count(row[column]), row, column)
 
     facts = [
         ("model", row["model"]),
-        ("engine", title_of(row["engine"]) if row.get("engine") else wording.NOT_REPORTED),
+        ("engine", title_of(row["engine"]) if row.get("engine") else formats.NOT_REPORTED),
         ("tenant", row["tenant"] or "–"),
         ("session", row["session_id"] or "–"),
         ("prompt", prompt_words(row)),
@@ -118,8 +118,8 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("wasted tokens", _wasted_words(row)),
         ("cost", _cost_words(row)),
         *answer_facts(row),
-        ("drafted tokens", wording.count(row["drafted_tokens"]) if is_drafted else off),
-        ("accepted tokens", wording.count(row["accepted_tokens"]) if is_drafted else off),
+        ("drafted tokens", formats.count(row["drafted_tokens"]) if is_drafted else off),
+        ("accepted tokens", formats.count(row["accepted_tokens"]) if is_drafted else off),
         ("response cache", row["response_cache"] or off),
         ("compression", compression_words(attributes) if row["source"] == OURS else off),
         ("finish reason", row["finish_reason"] or "–"),
@@ -134,13 +134,13 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
 def _wasted_words(row: Row) -> str:
     """Return wasted tokens: none is 0 for our own runtime, which counts them."""
     if row["source"] == OURS:
-        return wording.count(row["wasted_tokens"] or 0)
-    return said(wording.count(row["wasted_tokens"]), row, "wasted_tokens")
+        return formats.count(row["wasted_tokens"] or 0)
+    return said(formats.count(row["wasted_tokens"]), row, "wasted_tokens")
 
 
 def _cost_words(row: Row) -> str:
     cost = row.get("cost")
-    return wording.NO_PRICE if cost is None else wording.money(cost, row.get("currency") or "")
+    return formats.NO_PRICE if cost is None else formats.money(cost, row.get("currency") or "")
 
 
 def _precision(row: Row) -> str:

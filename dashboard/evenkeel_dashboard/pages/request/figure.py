@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart, Series, round_ticks
 from evenkeel_dashboard.pages.request.model import RequestPhase, phases
@@ -62,7 +62,7 @@ def timelines(
     lasts_s = shown_s[1] - shown_s[0]
     drawn = []
     if found:
-        words = ", ".join(f"{phase.name} {wording.seconds(phase.duration_s)}" for phase in found)
+        words = ", ".join(f"{phase.name} {formats.seconds(phase.duration_s)}" for phase in found)
         alt = f"Waterfall of the request: {words}"
         drawn.append(Timeline("phases", "phases", alt, _waterfall(found, colours)))
     if series or caches:
@@ -82,7 +82,7 @@ def timelines(
     if row["ttft_s"] is not None:
         for each in drawn:
             # Named only if there is a legend.
-            name = f"TTFT {wording.seconds(row['ttft_s'])}" if each.chart.has_key else ""
+            name = f"TTFT {formats.seconds(row['ttft_s'])}" if each.chart.has_key else ""
             _mark_first_token(each.chart, row["ttft_s"], name, colours)
     return drawn
 
@@ -94,10 +94,10 @@ def _within(series: Sequence[Emission], part: Part | None) -> list[Emission]:
 def _waterfall(found: Sequence[RequestPhase], colours: Palette) -> Chart:
     chart = _empty(len(found), _PHASE_PX)
     for number, phase in enumerate(found):
-        words = f"{phase.name} {wording.seconds(phase.duration_s)}"
+        words = f"{phase.name} {formats.seconds(phase.duration_s)}"
         lane = _lane(phase, len(found) - 1 - number, words, colours)
         chart.series.append(lane)
-    names = [f"{phase.name} {wording.seconds(phase.duration_s)}" for phase in found]
+    names = [f"{phase.name} {formats.seconds(phase.duration_s)}" for phase in found]
     chart.y_ticks = list(enumerate(reversed(names)))
     chart.has_key = True
     return chart
@@ -109,10 +109,10 @@ def _lanes(neighbours: Sequence[Row], colours: Palette) -> Chart:
     for number, neighbour in enumerate(neighbours):
         for phase in phases(neighbour, neighbour["offset_s"]):
             whose = f"{neighbour['request_id']}, {neighbour['tenant'] or 'no tenant'}"
-            words = f"{phase.name} {wording.seconds(phase.duration_s)}: {whose}"
+            words = f"{phase.name} {formats.seconds(phase.duration_s)}: {whose}"
             opacity = 0.95 if phase.name == "prefill" else 0.35
             chart.series.append(_lane(phase, last - number, words, colours, opacity))
-    names = [f"{wording.count(n['prefilled_tokens'])} tok" for n in neighbours]
+    names = [f"{formats.count(n['prefilled_tokens'])} tok" for n in neighbours]
     chart.y_ticks = list(enumerate(reversed(names)))
     return chart
 

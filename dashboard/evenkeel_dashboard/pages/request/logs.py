@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame import reading
 
@@ -53,7 +53,7 @@ def log_cells(records: Sequence[Row], arrival_ns: int) -> list[list[Cell]]:
     return [
         [
             Cell(
-                wording.signed_seconds((record["time_ns"] - arrival_ns) / 1e9),
+                formats.signed_seconds((record["time_ns"] - arrival_ns) / 1e9),
                 is_number=True,
                 sorts_as=(record["time_ns"] - arrival_ns) / 1e9,
             ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.engines.reported import silent_sources
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import END_MS
 from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission
 
@@ -67,17 +67,17 @@ def _first_token_words(row: Row) -> str:
     if row["input_tokens"] and row["cached_tokens"] is not None:
         missing = row["input_tokens"] - row["cached_tokens"]
         found = (
-            f" It had {wording.count(row['input_tokens'])} input tokens, "
-            f"{wording.count(missing)} of them not cached."
+            f" It had {formats.count(row['input_tokens'])} input tokens, "
+            f"{formats.count(missing)} of them not cached."
         )
-    came = f"The first token came after {wording.seconds(row['ttft_s'])}"
+    came = f"The first token came after {formats.seconds(row['ttft_s'])}"
     if row["queue_s"] is None and row["prefill_s"] is None:
         return f"{came}.{found}"
     return f"{came}, {_longest_phase(row, row['ttft_s'])}.{found}"
 
 
 def _no_token_words(row: Row) -> str:
-    ended = f"It ended without a token after {wording.seconds(row['e2e_s'])}"
+    ended = f"It ended without a token after {formats.seconds(row['e2e_s'])}"
     if not row["queue_s"] and not row["prefill_s"]:
         return f"{ended}: {row['status']}."
     return f"{ended}, {_longest_phase(row, row['e2e_s'])}: {row['status']}."
@@ -87,7 +87,7 @@ def _longest_phase(row: Row, total_s: float | None) -> str:
     queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
     name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
     share = spent_s / total_s if total_s else 0.0
-    return f"{wording.percent(share)} of it {name} ({wording.seconds(spent_s)})"
+    return f"{formats.percent(share)} of it {name} ({formats.seconds(spent_s)})"
 
 
 def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:
@@ -101,7 +101,7 @@ def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:
     verb = "prompt was" if len(crowd) == 1 else "prompts were"
     return [
         f"Meanwhile {len(crowd)} other {verb} being processed "
-        f"({wording.count(total)} tokens); the largest had {wording.count(largest)}."
+        f"({formats.count(total)} tokens); the largest had {formats.count(largest)}."
     ]
 
 
@@ -117,7 +117,7 @@ def _stall_words(stalls: Sequence[Emission], neighbours: Sequence[Row]) -> str:
     )
     return (
         f"{count} more than {STALL_FACTOR:.0f}× the median; the longest is "
-        f"{wording.seconds(gap_s)}, {wording.seconds(worst.time_s - gap_s)} after arrival{who}."
+        f"{formats.seconds(gap_s)}, {formats.seconds(worst.time_s - gap_s)} after arrival{who}."
     )
 
 
@@ -149,18 +149,18 @@ def ids_to_find(wanted: str) -> list[str]:
 
 def gap_words(gap_s: float | None) -> str:
     """Return a typical gap between tokens in words; 0 needs a reason."""
-    words = wording.seconds(gap_s)
+    words = formats.seconds(gap_s)
     return f"{words} (tokens arrive several at a time)" if gap_s == 0 else words
 
 
 def answer_facts(row: Row) -> list[tuple[str, str]]:
     """Return what the answer's tokens say of it, as far as it is known."""
     texts: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "first visible token": ("visible_ttft_s", wording.seconds),
-        "reasoning tokens": ("reasoning_tokens", wording.count),
+        "first visible token": ("visible_ttft_s", formats.seconds),
+        "reasoning tokens": ("reasoning_tokens", formats.count),
         "visible tokens": ("visible_tokens", _visible_words),
-        "repeated": ("repeated_share", wording.percent),
-        "tool calls that did not parse": ("tool_calls_failed", wording.count),
+        "repeated": ("repeated_share", formats.percent),
+        "tool calls that did not parse": ("tool_calls_failed", formats.count),
     }
     return [
         (name, words(row[column]))
@@ -170,4 +170,4 @@ def answer_facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _visible_words(tokens: int) -> str:
-    return wording.count(tokens) if tokens else "none: the answer is empty"
+    return formats.count(tokens) if tokens else "none: the answer is empty"

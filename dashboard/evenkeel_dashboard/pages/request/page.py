@@ -11,7 +11,7 @@ import streamlit as st
 from evenkeel.errors import StoreError
 from evenkeel.store import QUERIES
 from evenkeel.why.explanation import id_tail
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.positions import Position, positions
@@ -119,7 +119,7 @@ def _show_trace_alone(trace_id: str, span_times: Row) -> None:
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(trace_id)}</h2></div>'
         f'<div class="ek-asof">{_as_of()} · began '
-        f"{wording.moment_ms(span_times['from_ms'])}</div>"
+        f"{formats.moment_ms(span_times['from_ms'])}</div>"
     )
     st.html(
         markup.remark(
@@ -134,7 +134,7 @@ def _show_trace_alone(trace_id: str, span_times: Row) -> None:
 
 
 def _as_of() -> str:
-    return f"data as of {wording.clock_ms(now_ms())}"
+    return f"data as of {formats.clock_ms(now_ms())}"
 
 
 def _say_unknown(wanted: str) -> None:
@@ -183,7 +183,7 @@ def _show_suggestions() -> None:
             markup.hint(
                 "No request selected",
                 "Paste an id above, or open one from the Health page. "
-                f"None arrived in the range, {wording.span_of(window.duration_s)}.",
+                f"None arrived in the range, {formats.span_of(window.duration_s)}.",
             )
         )
         return
@@ -236,7 +236,7 @@ def _show_request(row: Row) -> None:
         'title="copy the id" aria-label="copy the id"></button>'
         f"{markup.badge(end.text, end.level or 'good')}</div>"
         f'<div class="ek-asof">{_as_of()} · arrived '
-        f"{wording.moment_ms(at_ms)}</div>"
+        f"{formats.moment_ms(at_ms)}</div>"
     )
     show_why(row, explanation(row, series, neighbours))
     show_trace(trace, row["span_id"], _own_address())
@@ -282,14 +282,14 @@ def _show_speculation(found: list[Position]) -> None:
         rows = [
             [
                 Cell(str(p.number), is_number=True),
-                Cell(wording.count(p.drafted), is_number=True),
-                Cell(wording.count(p.accepted), is_number=True),
-                Cell(wording.percent(p.rate), is_number=True),
+                Cell(formats.count(p.drafted), is_number=True),
+                Cell(formats.count(p.accepted), is_number=True),
+                Cell(formats.percent(p.rate), is_number=True),
                 Cell(
                     html=markup.phase_bar(
                         [("accepted", colours().decode, float(p.accepted))],
                         float(found[0].drafted),
-                        wording.count,
+                        formats.count,
                     )
                 ),
             ]
@@ -304,7 +304,7 @@ def _show_neighbours(neighbours: list[Row]) -> None:
         total = neighbours[0]["num_neighbours"] if neighbours else 0
         st.html(
             '<div class="ek-title">Other requests in flight'
-            f"<small>{wording.count(total)} of the same model, those in prefill first; "
+            f"<small>{formats.count(total)} of the same model, those in prefill first; "
             "long prompts crowd the batch</small></div>"
         )
         if not neighbours:
@@ -314,13 +314,13 @@ def _show_neighbours(neighbours: list[Row]) -> None:
         rows = [
             [
                 Cell(short_id(n["request_id"]), href=request_href(n, params)),
-                Cell(wording.signed_seconds(n["offset_s"]), is_number=True, sorts_as=n["offset_s"]),
-                Cell(wording.count(n["input_tokens"]), is_number=True),
-                Cell(wording.count(n["cached_tokens"]), is_number=True),
-                Cell(wording.count(n["prefilled_tokens"]), is_number=True),
-                Cell(wording.seconds(n["prefill_s"]), is_number=True),
-                Cell(wording.count(n["output_tokens"]), is_number=True),
-                Cell(wording.seconds(n["e2e_s"]), is_number=True),
+                Cell(formats.signed_seconds(n["offset_s"]), is_number=True, sorts_as=n["offset_s"]),
+                Cell(formats.count(n["input_tokens"]), is_number=True),
+                Cell(formats.count(n["cached_tokens"]), is_number=True),
+                Cell(formats.count(n["prefilled_tokens"]), is_number=True),
+                Cell(formats.seconds(n["prefill_s"]), is_number=True),
+                Cell(formats.count(n["output_tokens"]), is_number=True),
+                Cell(formats.seconds(n["e2e_s"]), is_number=True),
                 Cell(n["tenant"] or "–"),
                 Cell(prompt_words(n)),
             ]

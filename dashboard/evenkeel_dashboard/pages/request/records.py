@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
@@ -47,7 +47,7 @@ def _show_judged(found: list[Row]) -> None:
     rows = [
         [
             Cell("feedback" if j["name"] == "evenkeel.feedback" else j["scorer"] or "–"),
-            Cell(wording.number(j["score"]), is_number=True),
+            Cell(formats.number(j["score"]), is_number=True),
             Cell(j["label"] or "–"),
             Cell(j["explanation"] or "–", wraps=True),
             Cell(j["author"] or "–"),
@@ -55,7 +55,7 @@ def _show_judged(found: list[Row]) -> None:
         ]
         for j in found
     ]
-    headers = ("by", "score", "label", "why", "author", wording.zoned("when"))
+    headers = ("by", "score", "label", "why", "author", formats.zoned("when"))
     st.html(markup.table(headers, rows, "Judgements"))
 
 

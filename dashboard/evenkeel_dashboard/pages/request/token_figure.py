@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart, Point, Series, bars
 from evenkeel_dashboard.pages.request.token_model import CacheUse, Emission, can_stall, knows_drafts
@@ -52,7 +52,7 @@ def token_chart(
     for token in stalls:
         gap_s = token.gap_s or 0.0
         path = f"M{token.time_s - gap_s:.6g} {places[-1]:.5g}H{token.time_s:.6g}"
-        words = f"stall of {wording.seconds(gap_s)}"
+        words = f"stall of {formats.seconds(gap_s)}"
         chart.series.append(Series("stall", colours.error, path, "lane", width, title=words))
         chart.periods.append((token.time_s - gap_s, token.time_s, colours.error))
     chart.series += _emissions(shown, knows, stem_px(shown, lasts_s), colours)

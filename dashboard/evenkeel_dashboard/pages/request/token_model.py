@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from evenkeel import spans
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 Row = Mapping[str, Any]
 Attributes = Mapping[str, str]
@@ -138,8 +138,8 @@ def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
     cached, asked = row["cached_tokens"], row["input_tokens"]
     if None not in (queue_s, prefill_s, cached) and asked:
         words = (
-            f"{wording.count(cached)} of {wording.count(asked)} prompt tokens "
-            f"({wording.percent(cached / asked)}) from the prefix cache"
+            f"{formats.count(cached)} of {formats.count(asked)} prompt tokens "
+            f"({formats.percent(cached / asked)}) from the prefix cache"
         )
         share = min(1.0, cached / asked)
         found.append(CacheUse("prefix cache", words, queue_s, queue_s + prefill_s, share))
@@ -157,11 +157,11 @@ def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
     said = f"{row['response_cache']} {'hit' if has_answered else ''}".strip()
     words = f"response cache: {said}"
     if lookup_s is not None:
-        words += f", looked up in {wording.seconds(lookup_s)}"
+        words += f", looked up in {formats.seconds(lookup_s)}"
     if has_answered and saved_tokens is not None:
-        words += f", {wording.count(saved_tokens)} output tokens saved"
+        words += f", {formats.count(saved_tokens)} output tokens saved"
     if has_answered and saved_s is not None:
-        words += f" that had taken {wording.seconds(saved_s)}"
+        words += f" that had taken {formats.seconds(saved_s)}"
     return CacheUse("response cache", words, 0.0, lookup_s or 0.0, float(has_answered))
 
 
@@ -184,7 +184,7 @@ def summary(row: Row, series: Sequence[Emission]) -> str:
     if drafted:
         where = "" if knows_drafts(series) else "; which emissions held them is not recorded"
         parts.append(
-            f"{wording.count(accepted)} of {wording.count(drafted)} drafted tokens accepted{where}"
+            f"{formats.count(accepted)} of {formats.count(drafted)} drafted tokens accepted{where}"
         )
     stalls = [token for token in series if token.is_stall]
     if can_stall(len(series)):
@@ -198,17 +198,17 @@ def summary(row: Row, series: Sequence[Emission]) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{wording.count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{formats.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def in_words(row: Row, series: Sequence[Emission], caches: Sequence[CacheUse]) -> str:
     """Return the token timeline in words, for screen readers."""
     said = [f"Token timeline: {summary(row, series)}"]
     if row["ttft_s"] is not None:
-        said.append(f"first token {wording.seconds(row['ttft_s'])} after arrival")
+        said.append(f"first token {formats.seconds(row['ttft_s'])} after arrival")
     stalls = sorted((t for t in series if t.is_stall), key=lambda t: -(t.gap_s or 0.0))
     for token in stalls[:_LISTED]:
         gap_s = token.gap_s or 0.0
-        after = wording.seconds(token.time_s - gap_s)
-        said.append(f"stall of {wording.seconds(gap_s)}, {after} after arrival")
+        after = formats.seconds(token.time_s - gap_s)
+        said.append(f"stall of {formats.seconds(gap_s)}, {after} after arrival")
     return "; ".join([*said, *(use.words for use in caches)])

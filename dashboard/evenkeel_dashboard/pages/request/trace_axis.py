@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.request.span_kinds import Kind
 from evenkeel_dashboard.pages.request.trace_tree import Node
 
@@ -47,7 +47,7 @@ class Axis:
         "" if nothing does.
         """
         if self.is_beyond(start_ns):
-            return f"{wording.signed_seconds((start_ns - self.end_ns) / 1e9)} ▸"
+            return f"{formats.signed_seconds((start_ns - self.end_ns) / 1e9)} ▸"
         return "▸" if end_ns > self.end_ns else ""
 
 
@@ -82,5 +82,5 @@ def remark(nodes: Sequence[Node], axis: Axis) -> str:
     num = sum(axis.is_beyond(node.start_ns) for node in nodes)
     if not num:
         return ""
-    spans = "1 span began" if num == 1 else f"{wording.count(num)} spans began"
+    spans = "1 span began" if num == 1 else f"{formats.count(num)} spans began"
     return f"{spans} after the call had ended: ▸ at the right edge says how long after."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.request.span_kinds import Kind
 from evenkeel_dashboard.pages.request.trace_tree import Node
 
@@ -149,7 +149,7 @@ def _between_words(outer: str, inner: str) -> str:
 def gap_words(views: Sequence[CallView]) -> list[str]:
     """Return the time between the views in words: network and client: 38 ms, gateway: 12 ms."""
     return [
-        f"{view.between}: {wording.seconds(view.between_s)}"
+        f"{view.between}: {formats.seconds(view.between_s)}"
         for view in views
         if view.between_s is not None and view.between_s >= LEAST_GAP_S
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.request.span_kinds import CLAMPED, ERROR, Kind, first_of, kind_of
 
 Row = Mapping[str, Any]
@@ -263,14 +263,14 @@ def _is_called(node: Node, parent: Node) -> bool:
 def _words(number: int, of_one: str, of_many: str) -> str:
     if not number:
         return ""
-    return f"1 span {of_one}." if number == 1 else f"{wording.count(number)} spans {of_many}."
+    return f"1 span {of_one}." if number == 1 else f"{formats.count(number)} spans {of_many}."
 
 
 def _cut_words(num_received: int, num_read: int) -> str:
     if num_received <= num_read:
         return ""
     return (
-        f"The trace has {wording.count(num_received)} spans; the first {wording.count(num_read)} "
+        f"The trace has {formats.count(num_received)} spans; the first {formats.count(num_read)} "
         "are shown."
     )
 
@@ -290,7 +290,7 @@ def _clock_words(moves: Mapping[str, int]) -> str:
     if not moves:
         return ""
     said = ", ".join(
-        f"{service or 'an unnamed service'} by {wording.signed_seconds(move / 1e9)}"
+        f"{service or 'an unnamed service'} by {formats.signed_seconds(move / 1e9)}"
         for service, move in sorted(moves.items())
     )
     return f"Clocks differ; spans were moved to lie within their callers': {said}."

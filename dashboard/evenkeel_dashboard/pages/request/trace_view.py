@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape, visible
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, selection
@@ -123,7 +123,7 @@ def _views(views: Sequence[CallView]) -> str:
     if len(views) < 2:
         return ""
     parts = "".join(
-        f"<span><b>{escape(view.who)}</b> {wording.seconds(view.node.duration_ns / 1e9)} "
+        f"<span><b>{escape(view.who)}</b> {formats.seconds(view.node.duration_ns / 1e9)} "
         f"<small>{escape(view.node.service)}{', counted' if view.is_counted else ''}</small></span>"
         for view in views
     )
@@ -144,8 +144,8 @@ def _show_span(found: Sequence[Row], span_id: str) -> None:
             name = escape(visible(span["name"], MAX_WORDS))
             st.html(
                 f'<div class="ek-title">{name}<small>{escape(kind.value)} · '
-                f"{escape(span['service'])} · {wording.seconds(span['duration_ns'] / 1e9)} · from "
-                f"{wording.moment_ms(span['time_ns'] // 1_000_000)}</small></div>"
+                f"{escape(span['service'])} · {formats.seconds(span['duration_ns'] / 1e9)} · from "
+                f"{formats.moment_ms(span['time_ns'] // 1_000_000)}</small></div>"
             )
             if span["status_code"] == "Error":
                 said = span["status_message"] or span["attributes"].get("error.type") or "error"
@@ -173,7 +173,7 @@ def _contents(span: Row) -> list[tuple[str, object]]:
     events = [
         {
             "name": name,
-            "after": wording.signed_seconds((time_ns - span["time_ns"]) / 1e9),
+            "after": formats.signed_seconds((time_ns - span["time_ns"]) / 1e9),
             **_cut(attributes),
         }
         for name, time_ns, attributes in zip(

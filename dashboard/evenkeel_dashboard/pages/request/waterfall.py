@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel import spans
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.escaping import visible
 from evenkeel_dashboard.pages.request.span_kinds import (
@@ -238,7 +238,7 @@ def title_of(row: WaterfallRow) -> str:
         called = first_of(node.attributes, MODEL_NAME)
     if called and called not in name:
         name = f"{name} {called}"
-    return f"{name} ×{wording.count(row.repeated)}" if row.repeated > 1 else name
+    return f"{name} ×{formats.count(row.repeated)}" if row.repeated > 1 else name
 
 
 def tokens_words(amounts: Amounts) -> str:
@@ -246,14 +246,14 @@ def tokens_words(amounts: Amounts) -> str:
     if amounts.input_tokens is None and amounts.output_tokens is None:
         return ""
     sides = (amounts.input_tokens, amounts.output_tokens)
-    return " → ".join("–" if side is None else wording.count(side) for side in sides)
+    return " → ".join("–" if side is None else formats.count(side) for side in sides)
 
 
 def cost_words(amounts: Amounts) -> str:
     """Return a cost with its currency: 0.0042 USD; "" if it is not known."""
     if amounts.cost is None:
         return ""
-    return wording.money(amounts.cost, amounts.currency)
+    return formats.money(amounts.cost, amounts.currency)
 
 
 def colour_of(node: Node, palette: Palette) -> str:
@@ -330,7 +330,7 @@ def shown_data(
         "words": list(words),
         "folded": folded(rows, wanted),
         "wanted": sorted(wanted),
-        "ticks": [wording.seconds(axis.whole_ns / 1e9 * part / 4) for part in range(5)],
+        "ticks": [formats.seconds(axis.whole_ns / 1e9 * part / 4) for part in range(5)],
         "trace": f"{len(rows)} {axis.begin_ns}",
         **hrefs,
     }
@@ -339,7 +339,7 @@ def shown_data(
 def _duration_words(row: WaterfallRow) -> str:
     if row.node.is_clamped and row.repeated == 1:
         return "unknown"
-    said = wording.seconds(row.busy_ns / 1e9)
+    said = formats.seconds(row.busy_ns / 1e9)
     return f"{said} in all" if row.repeated > 1 else said
 
 
@@ -360,12 +360,12 @@ def summary(trace: Trace, requests: Sequence[Row]) -> str:
     if said := tokens_words(total):
         parts.append(f"{said} tokens")
     if said := cost_words(total):
-        some = f" for the {wording.count(num_priced)} with a price"
+        some = f" for the {formats.count(num_priced)} with a price"
         parts.append(said + (some if num_priced < len(requests) else ""))
     if num_failed:
-        parts.append(f"{wording.count(num_failed)} failed")
+        parts.append(f"{formats.count(num_failed)} failed")
     return ", ".join(parts)
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{wording.count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{formats.count(number)} {noun}{'' if number == 1 else 's'}"

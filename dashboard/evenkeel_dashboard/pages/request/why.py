@@ -17,7 +17,7 @@ from evenkeel.why.ledger import (
     read_ledger,
     worst_causes,
 )
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.page import colours, selection
@@ -32,7 +32,7 @@ _AROUND_MS = 60_000
 def show_why(row: Row, sentences: Sequence[str]) -> None:
     """Draw the explanation of a request, its ledger as bars, and what would help."""
     listed = read_ledger(row.get("ledger"))
-    said = [*counterfactuals(listed, wording.seconds), *sentences]
+    said = [*counterfactuals(listed, formats.seconds), *sentences]
     if not said and not listed:
         return
     with st.container(border=True, key="card-why"):
@@ -63,7 +63,7 @@ def _bars(listed: Sequence[LedgerEntry]) -> str:
             (cause_name(e.cause), shades[e.cause], e.seconds) for e in listed if e.phase == phase
         ]
         if bar:
-            total = wording.seconds(sum(s for _, _, s in bar))
+            total = formats.seconds(sum(s for _, _, s in bar))
             bars += (
                 f'<div class="ek-label">{words}, {total}</div>{markup.phase_bar(bar, longest_s)}'
             )
@@ -75,7 +75,7 @@ def _help(row: Row, worst: Sequence[LedgerEntry]) -> str:
     """Return what would help against the largest causes, with a link to the engine at that time."""
     items = "".join(
         f"<li><b>{escape(_capitalised(cause_name(e.cause)))}</b> "
-        f"({wording.seconds(e.seconds)}, {PHASES[e.phase]}): {_advice(advice)}</li>"
+        f"({formats.seconds(e.seconds)}, {PHASES[e.phase]}): {_advice(advice)}</li>"
         for e in worst
         if (advice := advise(e.cause)) is not None
     )
@@ -119,9 +119,9 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
             [
                 Cell(PHASES[e.phase]),
                 Cell(cause_name(e.cause), title=e.cause),
-                Cell(wording.seconds(e.seconds), is_number=True),
-                Cell(wording.percent(e.share), is_number=True),
-                Cell(wording.seconds(e.without_s), is_number=True),
+                Cell(formats.seconds(e.seconds), is_number=True),
+                Cell(formats.percent(e.share), is_number=True),
+                Cell(formats.seconds(e.without_s), is_number=True),
             ]
             for e in listed
         ]
@@ -148,5 +148,5 @@ def sharing(attributes: Attributes) -> str | None:
         return None
     return (
         "The time of steps with several requests is split by a cost model, which was "
-        f"{wording.percent(error)} off on average over the last steps."
+        f"{formats.percent(error)} off on average over the last steps."
     )

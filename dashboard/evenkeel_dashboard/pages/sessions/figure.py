@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenkeel.sessions.ledger import TOOL_PREFIX
 from evenkeel.sessions.work import Kind
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart, Series, round_ticks
 from evenkeel_dashboard.pages.sessions.ledger import TOOLS, cause_words, colour_of_cause
@@ -59,7 +59,7 @@ def colour_of_kind(kind: Kind, colours: Palette) -> str:
 
 def mark_words(mark: Mark) -> str:
     """Return what a bar stands for, for its tooltip."""
-    length = wording.seconds(mark.end_s - mark.start_s)
+    length = formats.seconds(mark.end_s - mark.start_s)
     if mark.cause not in _KINDS:
         named = f": {mark.name}" if mark.name and not mark.cause.startswith(TOOL_PREFIX) else ""
         times = f", {mark.num_steps:,} times" if mark.num_steps > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.sessions.work import Kind
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, page_link, phase_bar
 from evenkeel_dashboard.draw.request_rows import request_href, short_id
@@ -59,7 +59,7 @@ def ordering_headers(params: Mapping[str, str]) -> list[str | Cell]:
     found: list[str | Cell] = []
     for header in HEADERS:
         order = _ORDER_OF.get(header)
-        shown = wording.zoned(header) if header == "last seen" else header
+        shown = formats.zoned(header) if header == "last seen" else header
         if order is None:
             found.append(Cell(shown))
             continue
@@ -86,17 +86,17 @@ def _session_cells(
             short_id(row["session_id"]), href=session_href(row, params),
             copies=row["session_id"], title=row["session_id"],
         ),
-        Cell(wording.short_clock_ms(row["end_ms"]), sorts_as=row["end_ms"]),
-        Cell(wording.count(row["num_requests"]), is_number=True),
-        Cell(wording.count(row["num_tools"]), is_number=True),
-        Cell(wording.seconds(row["e2e_s"]), is_number=True),
+        Cell(formats.short_clock_ms(row["end_ms"]), sorts_as=row["end_ms"]),
+        Cell(formats.count(row["num_requests"]), is_number=True),
+        Cell(formats.count(row["num_tools"]), is_number=True),
+        Cell(formats.seconds(row["e2e_s"]), is_number=True),
         Cell(
-            html=phase_bar(spent, longest_s) or wording.NO_DATA,
+            html=phase_bar(spent, longest_s) or formats.NO_DATA,
             sorts_as=sum(seconds for _, _, seconds in spent),
         ),
         Cell(recomputed_words(row["recompute_s"]), is_number=True),
-        Cell(wording.count(row["input_tokens"]), is_number=True),
-        Cell(wording.count(row["output_tokens"]), is_number=True),
+        Cell(formats.count(row["input_tokens"]), is_number=True),
+        Cell(formats.count(row["output_tokens"]), is_number=True),
         cost_cell(row["cost"], row["currency"]),
         Cell(row["model"] or "–"),
         Cell(row["tenant"] or "–"),
@@ -113,21 +113,21 @@ def session_href(row: Row, params: Mapping[str, str]) -> str:
 
 def recomputed_words(seconds: float | None) -> str:
     """Return the seconds spent on recomputed prefixes; none is a dash."""
-    return "–" if not seconds else wording.seconds(seconds)
+    return "–" if not seconds else formats.seconds(seconds)
 
 
 def cost_cell(cost: float | None, currency: str | None) -> Cell:
     """Return a cost with its currency; without a price there is none, which is not 0."""
     if cost is None:
-        return Cell(wording.NO_PRICE, is_number=True, title="no price is known for its model")
+        return Cell(formats.NO_PRICE, is_number=True, title="no price is known for its model")
     return Cell(cost_words(cost, currency), is_number=True, sorts_as=cost)
 
 
 def cost_words(cost: float | None, currency: str | None) -> str:
     """Return an amount with its currency, such as 0.0123 USD; "no price" if it is unknown."""
     if cost is None:
-        return wording.NO_PRICE
-    return wording.money(cost, currency or "")
+        return formats.NO_PRICE
+    return formats.money(cost, currency or "")
 
 
 def outcome_cell(row: Row) -> Cell:
@@ -187,11 +187,11 @@ def _step_cells(
             title=work.request_id or work.name,
         ),
         # An agent begins a little before its first request, which is when the session begins.
-        Cell(wording.seconds(max(0.0, step.start_s)), is_number=True, sorts_as=step.start_s),
-        Cell(wording.seconds(work.seconds), is_number=True, sorts_as=work.seconds),
+        Cell(formats.seconds(max(0.0, step.start_s)), is_number=True, sorts_as=step.start_s),
+        Cell(formats.seconds(work.seconds), is_number=True, sorts_as=work.seconds),
         Cell(html=phase_bar(bar, longest_s) or "–", sorts_as=work.seconds),
         Cell("●" if step.is_critical else "", title="on the critical path"),
-        *(Cell(wording.count(c) if is_turn else "–", is_number=True) for c in counts),
+        *(Cell(formats.count(c) if is_turn else "–", is_number=True) for c in counts),
         Cell(recomputed_words(work.recompute_s), is_number=True),
         cost_cell(row["cost"], currency) if is_turn else Cell("–", is_number=True),
         Cell(row["status"], level=_LEVELS.get(row["status"], "bad")),

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.spans import HEADER_SESSION
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.tiles import Tile
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
@@ -95,7 +95,7 @@ def _body(selection: Selection, parameters: dict[str, str | int]) -> None:
         st.html(
             f'<div class="ek-title">Sessions<small>{ORDERS[order]} first; '
             "each ended as its last request did; click an id to see what it waited for; "
-            f"data as of {wording.clock_ms(now_ms())}</small></div>"
+            f"data as of {formats.clock_ms(now_ms())}</small></div>"
         )
         palette = colours()
         st.html(markup.key([(words, colour_of_cause(c, palette)) for c, words in CAUSES.items()]))
@@ -117,16 +117,16 @@ def _show_tiles(counts: Row) -> None:
     failed = counts["num_failed"] / counts["num_found"] if counts["num_found"] else None
     evicted = "requests that computed a prefix again that had been cached and was evicted"
     tiles = [
-        Tile("Sessions", wording.count(counts["num_found"]), "", "last seen in the range"),
-        Tile("Still open", wording.count(counts["num_open"]), "",
+        Tile("Sessions", formats.count(counts["num_found"]), "", "last seen in the range"),
+        Tile("Still open", formats.count(counts["num_open"]), "",
              "seen in the last 30 minutes, so nobody can know that they are over"),
-        Tile("Failed", wording.percent(failed), "",
+        Tile("Failed", formats.percent(failed), "",
              "those whose last request did not end well; an open one may try again"),
-        Tile("Time to done, p50", wording.seconds(counts["e2e_p50_s"]), "",
+        Tile("Time to done, p50", formats.seconds(counts["e2e_p50_s"]), "",
              "from the first request's arrival to the end of the last one"),
-        Tile("Time to done, p95", wording.seconds(counts["e2e_p95_s"]), "",
+        Tile("Time to done, p95", formats.seconds(counts["e2e_p95_s"]), "",
              "from the first request's arrival to the end of the last one"),
-        Tile("Recomputed prefixes", wording.count(counts["num_evicted"]), "", evicted),
+        Tile("Recomputed prefixes", formats.count(counts["num_evicted"]), "", evicted),
         Tile("Cost", cost_words(counts["total_cost"], counts["any_currency"]), "",
              "of the requests that have a price", is_wide=True),
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def _show_tiles(counts: Row) -> None:
 def _say_empty() -> None:
     """Draw why there is no session: none stored, or none that matches."""
     stored = reading.rows_later(_HERE / "any_session.sql", {})()
-    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
     if not stored:
         st.html(
             markup.hint(
@@ -147,7 +147,7 @@ def _say_empty() -> None:
             )
         )
         return
-    last = wording.moment_ms(stored[0]["end_ms"])
+    last = formats.moment_ms(stored[0]["end_ms"])
     st.html(
         markup.hint(
             "No matching sessions in this range",

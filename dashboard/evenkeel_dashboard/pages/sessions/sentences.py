@@ -8,7 +8,7 @@ from typing import Any
 from evenkeel.sessions.evictions import During, Eviction
 from evenkeel.sessions.ledger import RECOMPUTE, TOOL_PREFIX
 from evenkeel.sessions.work import Kind
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.pages.sessions.ledger import Spent, with_tools_as_one
 from evenkeel_dashboard.pages.sessions.timeline import SessionTimeline, Step
 
@@ -36,10 +36,10 @@ def explanation(row: Row, spent: Sequence[Spent], evictions: Sequence[Eviction])
         return []
     largest = max(with_tools_as_one(spent), key=lambda each: each.seconds)
     done = "It has taken" if row["is_open"] else "It was done after"
-    share = wording.percent(min(largest.seconds / total_s, 1.0))
+    share = formats.percent(min(largest.seconds / total_s, 1.0))
     said = [
-        f"{done} {wording.seconds(total_s)}; {share} of that was {largest.words} "
-        f"({wording.seconds(largest.seconds)})."
+        f"{done} {formats.seconds(total_s)}; {share} of that was {largest.words} "
+        f"({formats.seconds(largest.seconds)})."
     ]
     said += _tool_words(spent)
     lost_s = sum(each.seconds for each in spent if each.cause == RECOMPUTE)
@@ -58,7 +58,7 @@ def _tool_words(spent: Sequence[Spent]) -> list[str]:
     if not tools:
         return []
     named = ", ".join(
-        f"{each.cause.removeprefix(TOOL_PREFIX)} ({wording.seconds(each.seconds)})"
+        f"{each.cause.removeprefix(TOOL_PREFIX)} ({formats.seconds(each.seconds)})"
         for each in tools[:_MOST_TOOLS]
     )
     return [f"Of the tools it waited longest for {named}."]
@@ -70,7 +70,7 @@ def _recompute_words(lost_s: float, evictions: Sequence[Eviction]) -> list[str]:
     verb = "were" if len(evictions) > 1 else "was"
     said = [
         f"The {words} {verb} evicted and had to be computed again: kept in cache it would have "
-        f"saved {wording.seconds(lost_s)}."
+        f"saved {formats.seconds(lost_s)}."
     ]
     tools: dict[str, int] = {}
     for each in evictions:
@@ -96,7 +96,7 @@ def notes(row: Row, found: SessionTimeline, most: int) -> list[str]:
     skew_s = clock_skew_s(found.steps)
     if skew_s > 0:
         said.append(
-            f"Clocks differ: a step began {wording.seconds(skew_s)} before its caller did. Times "
+            f"Clocks differ: a step began {formats.seconds(skew_s)} before its caller did. Times "
             "between client and server are off by at least that."
         )
     if len(found.steps) >= most:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from evenkeel.sessions.ledger import CLIENT, TOOL_PREFIX, SessionLedger
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.awaited import awaited
@@ -67,7 +67,7 @@ def _leave() -> None:
 
 
 def _say_unknown(wanted: str) -> None:
-    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
     st.html(
         markup.hint(
             "No such session",
@@ -99,8 +99,8 @@ def _show_head(row: Row) -> None:
         f'<button type="button" class="ek-copy" data-copy="{exactly(row["session_id"])}" '
         'title="copy the id" aria-label="copy the id"></button>'
         f"{markup.badge(outcome.text, level)}</div>"
-        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · began '
-        f"{wording.moment_ms(row['start_ns'] // 1_000_000)}</div>"
+        f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())} · began '
+        f"{formats.moment_ms(row['start_ns'] // 1_000_000)}</div>"
     )
 
 
@@ -113,11 +113,11 @@ def _show_why(row: Row, found: SessionTimeline) -> None:
             st.html(f'<div class="ek-why">{" ".join(escape(s) for s in said)}</div>')
         if bar:
             total_s = sum(each.seconds for each in spent)
-            words = f"time to done, {wording.seconds(total_s)}"
+            words = f"time to done, {formats.seconds(total_s)}"
             st.html(
                 f'<div class="ek-ledger-bars"><div class="ek-label">{words}</div>'
                 f"{markup.phase_bar(bar, total_s)}"
-                f"{markup.key([(f'{n}, {wording.seconds(s)}', c) for n, c, s in bar])}</div>"
+                f"{markup.key([(f'{n}, {formats.seconds(s)}', c) for n, c, s in bar])}</div>"
             )
         if said := notes(row, found, MAX_STEPS):
             st.html("".join(f'<div class="ek-remark">{escape(note)}</div>' for note in said))
@@ -150,20 +150,20 @@ def _show_facts(row: Row, found: SessionTimeline) -> None:
         st.html(
             markup.facts(
                 [
-                    ("turns", wording.count(row["num_requests"])),
-                    ("tool calls", wording.count(row["num_tools"])),
-                    ("agents", wording.count(row["num_agents"])),
-                    ("time to done", wording.seconds(None if spent is None else spent.e2e_s)),
+                    ("turns", formats.count(row["num_requests"])),
+                    ("tool calls", formats.count(row["num_tools"])),
+                    ("agents", formats.count(row["num_agents"])),
+                    ("time to done", formats.seconds(None if spent is None else spent.e2e_s)),
                     ("waited for the model", _total(spent, MODEL_PREFIX)),
                     ("waited for tools", _total(spent, TOOL_PREFIX)),
                     ("pauses of the client", _total(spent, CLIENT)),
-                    ("input tokens", wording.count(row["input_tokens"])),
-                    ("cached tokens", wording.count(row["cached_tokens"])),
-                    ("output tokens", wording.count(row["output_tokens"])),
-                    ("wasted tokens", wording.count(row["wasted_tokens"] or 0)),
+                    ("input tokens", formats.count(row["input_tokens"])),
+                    ("cached tokens", formats.count(row["cached_tokens"])),
+                    ("output tokens", formats.count(row["output_tokens"])),
+                    ("wasted tokens", formats.count(row["wasted_tokens"] or 0)),
                     ("cost", cost_words(row["cost"], row["currency"])),
-                    ("failed requests", wording.count(row["num_error"])),
-                    ("failed tools", wording.count(row["num_tool_errors"])),
+                    ("failed requests", formats.count(row["num_error"])),
+                    ("failed tools", formats.count(row["num_tool_errors"])),
                     ("tenant", row["tenant"] or "–"),
                     ("model", row["model"] or "–"),
                     ("SLO class", row["slo_class"] or "–"),
@@ -175,7 +175,7 @@ def _show_facts(row: Row, found: SessionTimeline) -> None:
 
 
 def _total(spent: SessionLedger | None, prefix: str) -> str:
-    return wording.NO_DATA if spent is None else wording.seconds(spent.total(prefix))
+    return formats.NO_DATA if spent is None else formats.seconds(spent.total(prefix))
 
 
 def _show_steps(found: SessionTimeline, currency: str | None) -> None:

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from evenkeel.slo.model import Slo
-from evenkeel_dashboard.draw import wording
-from evenkeel_dashboard.draw.figures import Line, Scale, lines
+from evenkeel_dashboard.draw import formats
+from evenkeel_dashboard.draw.charts import Line, Scale, lines
 from evenkeel_dashboard.draw.svg_chart import round_ticks
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.draw.zones import current_zone_name
@@ -89,12 +89,12 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         # The floor's label says what lies below it.
         figure.bottom = _LOWEST
         ticks = round_ticks(_LOWEST, figure.top, "%", 4)
-        lowest = f"−{wording.percent(-min(left))}"
+        lowest = f"−{formats.percent(-min(left))}"
         figure.y_ticks = [(_LOWEST, lowest), *(t for t in ticks if t[0] > _LOWEST)]
     words = f"of {slo.current_period}: {_state_words(left)}"
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)
-        words += f"; {wording.count(bad)} bad of {wording.count(total)}"
+        words += f"; {formats.count(bad)} bad of {formats.count(total)}"
     zoomable(
         figure,
         "burn-down",
@@ -105,7 +105,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
 
 def _state_words(left: Sequence[float]) -> str:
     if not left:
-        return wording.NO_DATA
+        return formats.NO_DATA
     if left[-1] < 0:
-        return f"exhausted, {wording.factor(1 - left[-1])} spent"
-    return f"{wording.percent(left[-1])} left now"
+        return f"exhausted, {formats.factor(1 - left[-1])} spent"
+    return f"{formats.percent(left[-1])} left now"

@@ -9,7 +9,7 @@ import streamlit as st
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.backtest import BacktestResult
 from evenkeel.slo.model import Slo
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.slo_tiles import budget_words
 from evenkeel_dashboard.frame.fields import slide
@@ -37,7 +37,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
         asked_s = min(window.duration_s, LONGEST_DRAFT_MS / 1000)
         st.html(
             '<div class="ek-title">Try another objective<small>replayed by the minute over the '
-            f"requests of the last {wording.span_of(asked_s)} of the range, with the SLO's own "
+            f"requests of the last {formats.span_of(asked_s)} of the range, with the SLO's own "
             "windows</small></div>"
         )
         with st.container(horizontal=True, gap="large"):
@@ -82,7 +82,7 @@ def shortened_words(judged_s: float, asked_s: float) -> str:
     # The end of a range is cut to the minute.
     if judged_s > asked_s - 120:
         return ""
-    span = wording.seconds(judged_s)
+    span = formats.seconds(judged_s)
     return f"Over the last {span} of the range only: it has more requests than can be replayed."
 
 
@@ -90,12 +90,12 @@ def _choose_threshold(slo: Slo) -> float | None:
     own_s = slo.indicator.threshold_s
     if own_s is None:
         return None
-    limits = choices(draft_thresholds_s(slo), own_s, wording.seconds)
-    return limits[slide("draft_limit", "limit", list(limits), wording.seconds(own_s))]
+    limits = choices(draft_thresholds_s(slo), own_s, formats.seconds)
+    return limits[slide("draft_limit", "limit", list(limits), formats.seconds(own_s))]
 
 
 def _target_words(target: Fraction) -> str:
-    return wording.percent(float(target))
+    return formats.percent(float(target))
 
 
 def _row(
@@ -104,15 +104,15 @@ def _row(
     pages = [a for a in found.alerts if a.severity == "page"]
     left = found.budget_left_ratio
     spans = "; ".join(
-        f"{a.severity} {wording.short_minute_ms(a.from_minute * 60_000)}–"
-        f"{wording.clock_ms((a.to_minute + 1) * 60_000)[:5]}"
+        f"{a.severity} {formats.short_minute_ms(a.from_minute * 60_000)}–"
+        f"{formats.clock_ms((a.to_minute + 1) * 60_000)[:5]}"
         for a in found.alerts[:6]
     )
     return [
         Cell(name),
-        Cell(wording.seconds(threshold_s) if threshold_s is not None else "–", is_number=True),
-        Cell(wording.percent(float(target)), is_number=True),
-        Cell(wording.percent_of_target(found.sli, float(target)), is_number=True),
+        Cell(formats.seconds(threshold_s) if threshold_s is not None else "–", is_number=True),
+        Cell(formats.percent(float(target)), is_number=True),
+        Cell(formats.percent_of_target(found.sli, float(target)), is_number=True),
         Cell(
             budget_words(left),
             is_number=True,

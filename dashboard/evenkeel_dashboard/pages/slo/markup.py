@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.pages.slo.model import Day
 
@@ -25,12 +25,12 @@ def calendar_grid(days: Sequence[Day]) -> str:
 
 
 def _cell(day: Day, even_ratio: float) -> str:
-    spent = "–" if day.spent_ratio is None else wording.percent(day.spent_ratio)
+    spent = "–" if day.spent_ratio is None else formats.percent(day.spent_ratio)
     words = (
         f"{day.day:%d %B}: no events"
         if day.spent_ratio is None
-        else f"{day.day:%d %B}: {spent} of the budget spent, {wording.count(day.bad)} bad of "
-        f"{wording.count(day.total)}"
+        else f"{day.day:%d %B}: {spent} of the budget spent, {formats.count(day.bad)} bad of "
+        f"{formats.count(day.total)}"
     )
     return (
         f'<div class="ek-day ek-{_level(day, even_ratio)}" role="listitem" tabindex="0" '

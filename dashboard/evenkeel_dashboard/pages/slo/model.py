@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.model import SESSIONS, Slo
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.slo_tiles import slo_state
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.zones import in_zone
@@ -350,15 +350,15 @@ def budget_summary(name: str, row: Row | None) -> StateSummary:
         return StateSummary(level, f"{name}: {state}", look)
     if left is None:
         return StateSummary(level, f"{name} has no requests to judge in its period", look)
-    counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"
+    counts = f"{formats.count(row['total'] - row['good'])} of {formats.count(row['total'])} bad"
     if row.get("objective") == "cost":
-        spent, most = (wording.number(each) for each in (row["total"] - row["good"], row["total"]))
+        spent, most = (formats.number(each) for each in (row["total"] - row["good"], row["total"]))
         counts = f"{spent} of {most} spent"
         look = "Its burn rate is spending against an even pace; the Cost page shows who spent it."
     if left < 0:
-        headline = f"{name} has exhausted its error budget, {wording.factor(1 - left)} spent"
+        headline = f"{name} has exhausted its error budget, {formats.factor(1 - left)} spent"
     else:
-        headline = f"{name} has {wording.percent(left)} of its error budget left"
+        headline = f"{name} has {formats.percent(left)} of its error budget left"
     if row["state"] == "firing":
         headline += f"; a {row['severity'] or 'alert'} is firing"
     if row["state"] == "stale":

@@ -10,7 +10,7 @@ import streamlit as st
 
 from evenkeel.slo.model import Metric, Slo
 from evenkeel.slo.selection import page_filters
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
@@ -102,12 +102,12 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     now = [row for row in every if row["slo"] == name]
     newest_ms = now[0]["time_ms"] if now else None
     evaluated = (
-        "never evaluated" if newest_ms is None else f"evaluated {wording.moment_ms(newest_ms)}"
+        "never evaluated" if newest_ms is None else f"evaluated {formats.moment_ms(newest_ms)}"
     )
     st.html(
         markup.verdict_banner(
             budget_summary(name, now[0] if now else None),
-            f"data as of {wording.clock_ms(now_ms())} · {evaluated}",
+            f"data as of {formats.clock_ms(now_ms())} · {evaluated}",
         )
     )
     by_slo, params = burns(), selection.to_params()
@@ -137,7 +137,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         params = {**params, **{n: v for n, v in filters.items() if n in FILTERS}}
         st.html(
             f'<div class="ek-remark">It is a budget of '
-            f"{wording.number(slo.indicator.budget)} in money: "
+            f"{formats.number(slo.indicator.budget)} in money: "
             f"{markup.link('see who spent it', markup.page_link('cost', params))}.</div>"
         )
         return
@@ -147,7 +147,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         return
     part = ""
     if judged != window:
-        part = f"; of the last {wording.span_of(judged.duration_s)} of the range"
+        part = f"; of the last {formats.span_of(judged.duration_s)} of the range"
     found_spent = spent()
     _show_requests(found_spent, selection)
     _show_spent(found_spent, selection, part, slo)
@@ -160,7 +160,7 @@ def _session_link(slo: Slo, params: Mapping[str, str]) -> str:
     outcome = "failed" if slo.indicator.metric is Metric.SESSION_SUCCESS else ""
     chosen = {"order": order, "outcome": outcome, "tenant": slo.indicator.select.get("tenant", "")}
     href = markup.page_link("sessions", {**params, **{k: v for k, v in chosen.items() if v}})
-    silence = wording.span_of(float(slo.indicator.silence_s * slo.scale))
+    silence = formats.span_of(float(slo.indicator.silence_s * slo.scale))
     return (
         f'<div class="ek-remark">It judges sessions, once they have been silent for {silence}. '
         f"{markup.link('See the worst sessions', href)}</div>"
@@ -205,9 +205,9 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, slo: Slo) -
                     Cell(_DIMENSIONS.get(b.dimension, b.dimension)),
                     Cell(b.cohort, href=cohort_href(b, selection, slo)),
                     Cell(html=markup.share_bar(b.bad_share, b.traffic_share), sorts_as=b.bad_share),
-                    Cell(wording.percent(b.bad_share), is_number=True),
-                    Cell(wording.percent(b.bad / b.total), is_number=True),
-                    Cell(wording.count(b.bad), is_number=True),
+                    Cell(formats.percent(b.bad_share), is_number=True),
+                    Cell(formats.percent(b.bad / b.total), is_number=True),
+                    Cell(formats.count(b.bad), is_number=True),
                 ]
                 for b in found
             ]
@@ -222,7 +222,7 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, slo: Slo) -
             _show_causes(spent.causes)
             _show_help(spent, selection)
         else:
-            st.caption(wording.NO_DATA)
+            st.caption(formats.NO_DATA)
 
 
 def cohort_href(burner: Burner, selection: Selection, slo: Slo) -> str:
@@ -255,16 +255,16 @@ def _show_causes(row: Mapping[str, Any]) -> None:
     rows = [
         [
             Cell(side),
-            Cell(html=markup.phase_bar(bar, longest_s) or wording.NO_DATA),
-            *(Cell(wording.seconds(row[f"{side}_{n}_s"]), is_number=True) for n, _ in phases),
+            Cell(html=markup.phase_bar(bar, longest_s) or formats.NO_DATA),
+            *(Cell(formats.seconds(row[f"{side}_{n}_s"]), is_number=True) for n, _ in phases),
         ]
         for side, bar in sides.items()
     ]
     st.html(markup.table(("requests", "", "queue", "prefill", "decode"), rows, "Phases"))
     ends = [
-        f"{wording.count(row[f'num_{end}'])} {words}"
+        f"{formats.count(row[f'num_{end}'])} {words}"
         for end, words in (("error", "failed"), ("aborted", "aborted"), ("shed", "shed"))
         if row[f"num_{end}"]
     ]
-    total = f"{wording.count(row['num_bad'])} bad of {wording.count(row['num_events'])} requests"
+    total = f"{formats.count(row['num_bad'])} bad of {formats.count(row['num_events'])} requests"
     st.caption(f"{total}{'; of bad requests, ' + ', '.join(ends) if ends else ''}.")

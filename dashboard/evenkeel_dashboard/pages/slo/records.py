@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from evenkeel.times import to_datetime
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.zones import shown_zone, typed_time, zone_key
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
@@ -55,7 +55,7 @@ def _show_corrections(slo: str) -> None:
             ]
             for c in shown
         ]
-        headers = ("SLO", wording.zoned("from"), "until", "reason", "by", "why", "")
+        headers = ("SLO", formats.zoned("from"), "until", "reason", "by", "why", "")
         st.html(markup.table(headers, rows, "Corrections"))
     if may_act():
         with st.expander("Add or revoke a correction", key="correct"):
@@ -95,7 +95,7 @@ def moment_field(label: str, key: str, usual_ms: int) -> int | None:
     # A time typed in one zone is another time in the next.
     key = f"{key}-{zone_key()}"
     st.session_state.setdefault(key, typed_time(usual_ms // MINUTE_MS * MINUTE_MS))
-    typed = st.text_input(wording.zoned(label), key=key, width=190)
+    typed = st.text_input(formats.zoned(label), key=key, width=190)
     return parse_time_ms(str(typed).strip(), shown_zone())
 
 
@@ -127,4 +127,4 @@ def _show_report() -> None:
                 key=f"report-{name}",
                 icon=":material/download:",
             )
-    st.caption(f"Recomputed from stored requests; {wording.NO_DATA} if there are none.")
+    st.caption(f"Recomputed from stored requests; {formats.NO_DATA} if there are none.")

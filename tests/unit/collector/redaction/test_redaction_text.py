@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.privacy.numbers import is_card, is_iban, passes_luhn
+from evenkeel.privacy.account_numbers import is_card, is_iban, passes_luhn
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import Action, ValueRule
 from evenkeel.privacy.text_redactor import MAX_ROUNDS, RedactionTally, TextRedactor, Tokens

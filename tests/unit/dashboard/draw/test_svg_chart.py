@@ -12,7 +12,7 @@ import pytest
 
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw.appearance import LIGHT
-from evenkeel_dashboard.draw.figures import (
+from evenkeel_dashboard.draw.charts import (
     Line,
     Scale,
     ShadedPeriod,

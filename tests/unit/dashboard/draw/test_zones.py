@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel_dashboard.draw import wording, zones
+from evenkeel_dashboard.draw import formats, zones
 from evenkeel_dashboard.draw.svg_chart import time_ticks
 from evenkeel_dashboard.frame.selection import parse_time_ms
 
@@ -41,28 +41,28 @@ def test_there_is_no_such_zone(name: str) -> None:
 
 
 def test_every_time_names_its_zone() -> None:
-    assert wording.clock_ms(SUMMER_MS) == "10:00:00 UTC"
+    assert formats.clock_ms(SUMMER_MS) == "10:00:00 UTC"
     zones.use_zone(ZoneInfo("Europe/Berlin"))
-    assert wording.clock_ms(SUMMER_MS) == "12:00:00 CEST"
-    assert wording.clock_ms(WINTER_MS) == "11:00:00 CET"
-    assert wording.moment_ms(WINTER_MS) == "2026-12-01 11:00:00 CET"
+    assert formats.clock_ms(SUMMER_MS) == "12:00:00 CEST"
+    assert formats.clock_ms(WINTER_MS) == "11:00:00 CET"
+    assert formats.moment_ms(WINTER_MS) == "2026-12-01 11:00:00 CET"
     zones.use_zone(ZoneInfo("America/Sao_Paulo"))
-    assert wording.clock_ms(SUMMER_MS) == "07:00:00 UTC−3"
-    assert wording.zoned("arrived") == "arrived (UTC−3)"
+    assert formats.clock_ms(SUMMER_MS) == "07:00:00 UTC−3"
+    assert formats.zoned("arrived") == "arrived (UTC−3)"
     zones.use_zone(ZoneInfo("Asia/Kolkata"))
-    assert wording.clock_ms(SUMMER_MS) == "15:30:00 IST"
+    assert formats.clock_ms(SUMMER_MS) == "15:30:00 IST"
 
 
 def test_a_column_of_times_names_the_day_and_the_zone_where_the_header_would_mislead() -> None:
     zones.use_zone(ZoneInfo("Europe/Berlin"))
     summer, winter = "01 Jul 12:00:00", "01 Dec 11:00:00"
     now = zones.current_zone_name()
-    shown = [wording.short_moment_ms(SUMMER_MS), wording.short_moment_ms(WINTER_MS)]
+    shown = [formats.short_moment_ms(SUMMER_MS), formats.short_moment_ms(WINTER_MS)]
     assert shown == ([summer, f"{winter} CET"] if now == "CEST" else [f"{summer} CEST", winter])
-    assert wording.short_minute_ms(SUMMER_MS).startswith("01 Jul 12:00")
-    assert wording.short_clock_ms(SUMMER_MS) == shown[0], "of another day"
+    assert formats.short_minute_ms(SUMMER_MS).startswith("01 Jul 12:00")
+    assert formats.short_clock_ms(SUMMER_MS) == shown[0], "of another day"
     now_ms = time_ns() // 10**6
-    assert wording.short_clock_ms(now_ms) == wording.clock_ms(now_ms).split()[0]
+    assert formats.short_clock_ms(now_ms) == formats.clock_ms(now_ms).split()[0]
 
 
 def test_an_axis_has_round_times_of_the_zone() -> None:

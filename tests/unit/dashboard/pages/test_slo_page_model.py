@@ -14,7 +14,7 @@ import pytest
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.slo.draft import shortened_words
@@ -179,14 +179,14 @@ def test_a_draft_changes_limit_and_target_alone() -> None:
 @pytest.mark.parametrize("own_s", [0.5, 150.0, 180.0, 299.0, 3_600.0])
 def test_every_limit_to_try_has_words_of_its_own(own_s: float) -> None:
     tried = draft_thresholds_s(replace(SLO, indicator=Indicator(Metric.TTFT, own_s)))
-    found = choices(tried, own_s, wording.seconds)
+    found = choices(tried, own_s, formats.seconds)
     assert list(found.values()) == tried
-    assert found[wording.seconds(own_s)] == own_s
+    assert found[formats.seconds(own_s)] == own_s
 
 
 def test_words_that_two_targets_share_mean_the_own_one() -> None:
     own = 0.98999
-    assert choices([own, 0.99], own, wording.percent) == {"99%": own}
+    assert choices([own, 0.99], own, formats.percent) == {"99%": own}
 
 
 def test_corrected_time_does_not_count() -> None:

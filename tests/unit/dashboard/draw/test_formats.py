@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw import formats
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from evenkeel_dashboard.draw import wording
     ],
 )
 def test_seconds(value: float | None, text: str) -> None:
-    assert wording.seconds(value) == text
+    assert formats.seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_seconds(value: float | None, text: str) -> None:
     ],
 )
 def test_percent(value: float | None, text: str) -> None:
-    assert wording.percent(value) == text
+    assert formats.percent(value) == text
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_percent(value: float | None, text: str) -> None:
     ],
 )
 def test_a_missed_target_does_not_look_met(value: float | None, target: float, text: str) -> None:
-    assert wording.percent_of_target(value, target) == text
+    assert formats.percent_of_target(value, target) == text
 
 
 @pytest.mark.parametrize(
@@ -76,37 +76,37 @@ def test_a_missed_target_does_not_look_met(value: float | None, target: float, t
     ],
 )
 def test_change(now: float | None, before: float | None, text: str | None) -> None:
-    assert wording.change(now, before) == text
+    assert formats.change(now, before) == text
 
 
 @pytest.mark.parametrize(
     ("words", "value", "text"),
     [
-        pytest.param(wording.points, -0.133, "−13.3 pp", id="a loss in points"),
-        pytest.param(wording.points, 0.0, "±0 pp", id="no point"),
-        pytest.param(wording.percent, 0.00439, "0.44%", id="two digits below a percent"),
-        pytest.param(wording.percent, 1.4e-16, "<0.0001%", id="next to nothing"),
-        pytest.param(wording.factor, 1.0, "1×", id="no trailing zeros"),
-        pytest.param(wording.number, -1.5, "−1.5", id="a real minus sign"),
-        pytest.param(wording.signed_seconds, -0.035, "−35 ms", id="faster"),
-        pytest.param(wording.signed_seconds, 1.2, "+1.2 s", id="slower"),
-        pytest.param(wording.age, 8.9, "8 s", id="an age in whole seconds"),
-        pytest.param(wording.age, 119.9, "119 s", id="nearly two minutes"),
-        pytest.param(wording.age, 150, "2 min", id="an age in minutes"),
-        pytest.param(wording.age, 90_000, "25 h", id="an age in hours"),
-        pytest.param(wording.age, 200_000, "2 d", id="an age in days"),
-        pytest.param(wording.age, -3, "0 s", id="a clock ahead of ours"),
-        pytest.param(wording.count, 99_999, "99,999", id="a count in full"),
-        pytest.param(wording.count, 1_234_567, "1.23 M", id="millions"),
-        pytest.param(wording.rate, 12.34, "12.3/s", id="a rate"),
-        pytest.param(wording.factor, 14.4, "14.4×", id="a factor"),
-        pytest.param(wording.signed_percent, -0.075, "−7.5%", id="a loss"),
-        pytest.param(wording.signed_percent, 0.0, "±0%", id="no difference"),
-        pytest.param(wording.span_of, 3600, "1 h", id="an hour"),
-        pytest.param(wording.exact, -2471.66341, "−2,471.66341", id="all digits"),
-        pytest.param(wording.exact, 1234567, "1,234,567", id="all digits of an integer"),
-        pytest.param(wording.two_digits, 0.01234, "0.012", id="two digits"),
-        pytest.param(wording.three_digits, 0.09999, "0.1", id="rounds to three digits"),
+        pytest.param(formats.points, -0.133, "−13.3 pp", id="a loss in points"),
+        pytest.param(formats.points, 0.0, "±0 pp", id="no point"),
+        pytest.param(formats.percent, 0.00439, "0.44%", id="two digits below a percent"),
+        pytest.param(formats.percent, 1.4e-16, "<0.0001%", id="next to nothing"),
+        pytest.param(formats.factor, 1.0, "1×", id="no trailing zeros"),
+        pytest.param(formats.number, -1.5, "−1.5", id="a real minus sign"),
+        pytest.param(formats.signed_seconds, -0.035, "−35 ms", id="faster"),
+        pytest.param(formats.signed_seconds, 1.2, "+1.2 s", id="slower"),
+        pytest.param(formats.age, 8.9, "8 s", id="an age in whole seconds"),
+        pytest.param(formats.age, 119.9, "119 s", id="nearly two minutes"),
+        pytest.param(formats.age, 150, "2 min", id="an age in minutes"),
+        pytest.param(formats.age, 90_000, "25 h", id="an age in hours"),
+        pytest.param(formats.age, 200_000, "2 d", id="an age in days"),
+        pytest.param(formats.age, -3, "0 s", id="a clock ahead of ours"),
+        pytest.param(formats.count, 99_999, "99,999", id="a count in full"),
+        pytest.param(formats.count, 1_234_567, "1.23 M", id="millions"),
+        pytest.param(formats.rate, 12.34, "12.3/s", id="a rate"),
+        pytest.param(formats.factor, 14.4, "14.4×", id="a factor"),
+        pytest.param(formats.signed_percent, -0.075, "−7.5%", id="a loss"),
+        pytest.param(formats.signed_percent, 0.0, "±0%", id="no difference"),
+        pytest.param(formats.span_of, 3600, "1 h", id="an hour"),
+        pytest.param(formats.exact, -2471.66341, "−2,471.66341", id="all digits"),
+        pytest.param(formats.exact, 1234567, "1,234,567", id="all digits of an integer"),
+        pytest.param(formats.two_digits, 0.01234, "0.012", id="two digits"),
+        pytest.param(formats.three_digits, 0.09999, "0.1", id="rounds to three digits"),
     ],
 )
 def test_others(words: object, value: float, text: str) -> None:
@@ -121,18 +121,18 @@ def test_others(words: object, value: float, text: str) -> None:
 @example(5e-324)
 def test_any_number_has_words(value: float) -> None:
     formatters = (
-        wording.seconds, wording.signed_seconds, wording.age, wording.count, wording.rate,
-        wording.percent, wording.signed_percent, wording.points, wording.factor,
-        wording.three_digits, wording.number, wording.span_of,
+        formats.seconds, formats.signed_seconds, formats.age, formats.count, formats.rate,
+        formats.percent, formats.signed_percent, formats.points, formats.factor,
+        formats.three_digits, formats.number, formats.span_of,
     )  # fmt: skip
     for write in formatters:
         words = write(value)
         assert words and "nan" not in words and "inf" not in words
-    wording.change(value, 1.0)
-    wording.change(1.0, value)
-    wording.change(value, value)
+    formats.change(value, 1.0)
+    formats.change(1.0, value)
+    formats.change(value, value)
 
 
 def test_infinity_is_a_sign() -> None:
-    assert wording.seconds(-math.inf) == "−∞" and wording.factor(math.inf) == "∞×"
-    assert wording.count(math.inf) == wording.age(math.inf) == "∞"
+    assert formats.seconds(-math.inf) == "−∞" and formats.factor(math.inf) == "∞×"
+    assert formats.count(math.inf) == formats.age(math.inf) == "∞"
