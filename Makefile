@@ -9,11 +9,12 @@ TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 demo: .venv/.runtime-installed
 	$(BIN)/evenkeel demo
 
-# Two processes; tests that share a server stay together (tests/conftest.py). Compiled first: with
-# PYTHONDONTWRITEBYTECODE set, each of the hundreds of processes that tests start would compile anew.
+# Three processes: two cores stay busy while one waits. Tests that share a server stay together
+# (tests/conftest.py). Compiled first: with PYTHONDONTWRITEBYTECODE set, each of the hundreds of
+# processes that tests start would compile anew.
 test: .venv/.dev-installed
 	$(BIN)/python -m compileall -q evenkeel $(PARTS)
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev-installed
 	$(BIN)/ruff check .

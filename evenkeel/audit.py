@@ -12,8 +12,11 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
+from evenkeel.write_ahead_log import use_write_ahead_log
 
 FILE_NAME = "audit.db"
+# How long to wait for another connection.
+_PATIENCE_S = 10.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -58,8 +61,8 @@ class Audit:
         try:
             # SQLite gives its companion files the same permissions.
             path.touch(mode=FILE_MODE)
-            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
+            use_write_ahead_log(self._connection, _PATIENCE_S)
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:

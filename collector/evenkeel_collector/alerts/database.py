@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,14 @@ from sqlalchemy.exc import SQLAlchemyError, StatementError
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
 from evenkeel.times import parse_time_ns
+from evenkeel.write_ahead_log import use_write_ahead_log
 from evenkeel_collector.alerts.notification import NotifiedAlert, NotifiedGroup
 from evenkeel_collector.alerts.tables import METADATA, group_members, outbox
 
 VERSION = 7
 _OLDEST = 6
+# How long to wait for another connection.
+_PATIENCE_S = 10.0
 
 
 class AlertDatabase:
@@ -45,16 +49,16 @@ class AlertDatabase:
                 URL.create("sqlite", database=str(path)),
                 poolclass=NullPool,
                 isolation_level="AUTOCOMMIT",
-                connect_args={"timeout": 10.0},
+                connect_args={"timeout": _PATIENCE_S},
             )
             event.listen(engine, "handle_error", _shorten)
+            event.listen(engine, "connect", lambda made, _: use_write_ahead_log(made, _PATIENCE_S))
             self.connection = engine.connect()
-            self.connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             # FULL: a commit is on disk when it returns, so even a power failure loses nothing.
             self.connection.exec_driver_sql("PRAGMA synchronous = FULL")
             with self.transaction():
                 _upgrade(self.connection, path)
-        except (OSError, SQLAlchemyError) as error:
+        except (OSError, sqlite3.Error, SQLAlchemyError) as error:
             raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
 
     @contextmanager

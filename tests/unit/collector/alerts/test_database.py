@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,23 @@ def test_a_book_of_a_version_that_is_not_known_is_refused(
     old.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(ConfigurationError, match=reason):
         AlertBook(tmp_path / "alerts.db")
+
+
+def test_several_may_open_a_new_book_at_once(tmp_path: Path) -> None:
+    """As the evaluator and the deliveries of a new collector do."""
+    opened: list[Path] = []
+
+    def open_book(path: Path, start: threading.Barrier) -> None:
+        start.wait()
+        AlertBook(path).close()
+        opened.append(path)
+
+    for number in range(20):
+        start = threading.Barrier(4)
+        path = tmp_path / f"{number}.db"
+        threads = [threading.Thread(target=open_book, args=(path, start)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(opened) == 80

@@ -27,7 +27,7 @@ def test_an_outage_is_said_once_and_asked_about_less_and_less(
     )
     monkeypatch.setattr(live, "time", clock)
     config: Any = SimpleNamespace(window_s=60.0, settle_s=0.0)
-    run: Any = SimpleNamespace(windows=[], unsent=[], next_from_ns=None, estimates=lambda: [])
+    run: Any = SimpleNamespace(windows=[], unsent=[], next_from_ns=None, estimates=lambda *_: [])
     watch = live._Watch(config, run, "none", False, SimpleNamespace(), None)  # type: ignore[arg-type]
     taken: list[tuple[int, int]] = []
 

@@ -1,0 +1,45 @@
+"""The write-ahead log is turned on although others hold the file for a moment."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evenkeel.audit import Audit
+from evenkeel.write_ahead_log import use_write_ahead_log
+
+
+def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder,
+        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection,
+    ):
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            use_write_ahead_log(connection, 0.02)
+        release = threading.Timer(0.05, lambda: holder.execute("COMMIT"))
+        release.start()
+        use_write_ahead_log(connection, 60.0)
+        release.join()
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_several_may_open_a_new_audit_file_at_once(tmp_path: Path) -> None:
+    opened: list[int] = []
+
+    def open_audit(number: int, start: threading.Barrier) -> None:
+        start.wait()
+        Audit(tmp_path / f"{number}.db").close()
+        opened.append(number)
+
+    for number in range(20):
+        start = threading.Barrier(4)
+        threads = [threading.Thread(target=open_audit, args=(number, start)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(opened) == 80
