@@ -23,7 +23,9 @@ def use_write_ahead_log(connection: sqlite3.Connection, patience_s: float) -> No
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_s:
+            # Its low byte: others say why, such as a recovery after a crash.
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > give_up_s:
                 raise
             time.sleep(_RETRY_S)
         else:
