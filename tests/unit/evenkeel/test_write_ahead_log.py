@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from evenkeel.audit import Audit
 from evenkeel.write_ahead_log import use_write_ahead_log
 
 
@@ -47,21 +46,3 @@ def test_a_recovery_is_waited_for_and_a_broken_disk_is_not(code: int, is_waited_
     else:
         with pytest.raises(sqlite3.OperationalError):
             use_write_ahead_log(connection, 60.0)
-
-
-def test_several_may_open_a_new_audit_file_at_once(tmp_path: Path) -> None:
-    opened: list[int] = []
-
-    def open_audit(number: int, start: threading.Barrier) -> None:
-        start.wait()
-        Audit(tmp_path / f"{number}.db").close()
-        opened.append(number)
-
-    for number in range(20):
-        start = threading.Barrier(4)
-        threads = [threading.Thread(target=open_audit, args=(number, start)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(opened) == 80

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evenkeel.audit import Audit
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
@@ -195,19 +196,20 @@ def test_a_book_of_a_version_that_is_not_known_is_refused(
         AlertBook(tmp_path / "alerts.db")
 
 
-def test_several_may_open_a_new_book_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [AlertBook, Audit])
+def test_several_may_open_a_new_file_at_once(kind: type[Any], tmp_path: Path) -> None:
     """As the evaluator and the deliveries of a new collector do."""
     opened: list[Path] = []
 
-    def open_book(path: Path, start: threading.Barrier) -> None:
+    def open_one(path: Path, start: threading.Barrier) -> None:
         start.wait()
-        AlertBook(path).close()
+        kind(path).close()
         opened.append(path)
 
     for number in range(20):
         start = threading.Barrier(4)
         path = tmp_path / f"{number}.db"
-        threads = [threading.Thread(target=open_book, args=(path, start)) for _ in range(4)]
+        threads = [threading.Thread(target=open_one, args=(path, start)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

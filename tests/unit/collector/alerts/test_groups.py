@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import time
 from fractions import Fraction
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -236,15 +237,18 @@ def incidents(told: list[Notification]) -> list[tuple[str, str]]:
     return [(notification.alert_id, notification.status) for notification in told]
 
 
+def flushed(office: Office, second: int) -> list[tuple[str, str]]:
+    """Flush, and return which incidents are then opened and closed."""
+    now_ns = NOW + second * S
+    office.grouper.flush({receiver.name: receiver for receiver in office.receivers}, now_ns)
+    return incidents(office.deliver(now_ns))
+
+
 def test_an_incident_of_a_group_that_left_the_file_is_closed_and_another_opened(
     book: AlertBook,
 ) -> None:
     office = Office(book, PAGER)
-
-    def told(second: int) -> list[tuple[str, str]]:
-        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
-        return incidents(office.deliver(NOW + second * S))
-
+    told = partial(flushed, office)
     office.see(0, ttft=True)
     ((before, _),) = told(30)
     office.receivers = (replace(PAGER, group=AlertGrouping(("slo",))),)
@@ -260,11 +264,7 @@ def test_an_incident_of_a_receiver_without_groups_by_now_is_closed_with_its_last
     book: AlertBook,
 ) -> None:
     office = Office(book, PAGER)
-
-    def told(second: int) -> list[tuple[str, str]]:
-        office.grouper.flush({r.name: r for r in office.receivers}, NOW + second * S)
-        return incidents(office.deliver(NOW + second * S))
-
+    told = partial(flushed, office)
     office.see(0, ttft=True, tpot=True)
     ((before, _),) = told(30)
     office.receivers = (replace(PAGER, group=None),)
