@@ -138,8 +138,12 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     place_of(plot)
     point = page.evaluate(
         """() => {
+          const chart = document.querySelector('.st-key-chart-heatmap .ek-chart').dataset;
           const cells = document.querySelector('.st-key-chart-heatmap path[data-kind=cell]');
-          const [x, low, high] = cells.getAttribute('d').match(/-?[0-9.]+/g).map(Number);
+          // The first and the last step can begin before the range or end after it.
+          const [, x, low, high] = [...cells.getAttribute('d').matchAll(/M(\S+) (\S+)V([^M]+)/g)]
+            .map((cell) => cell.map(Number))
+            .find(([, x]) => +chart.left + 1 < x && x < chart.right - 1);
           const point = new DOMPoint(x, (low + high) / 2).matrixTransform(cells.getScreenCTM());
           return [point.x, point.y];
         }"""

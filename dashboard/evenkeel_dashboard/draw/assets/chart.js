@@ -95,7 +95,9 @@ class Live {
     this.clear();
     if (!found.length) return;
     this.at = { x, y };
-    const at = hit ? hit.point[0] : x, part = (at - this.left) / (this.right - this.left);
+    const at = hit ? hit.point[0] : x;
+    // The middle of the first step can be before the range.
+    const part = Math.min(1, Math.max(0, (at - this.left) / (this.right - this.left)));
     const cursor = this.add("ek-cursor"), box = this.add("ek-said");
     cursor.style.left = `${part * 100}%`;
     box.style[part > 0.6 ? "right" : "left"] = `calc(${(part > 0.6 ? 1 - part : part) * 100}% + 10px)`;

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from evenkeel.engines.reported import silent_sources
+from evenkeel_dashboard.draw.window import Window
 
 Row = Mapping[str, Any]
 
@@ -100,6 +101,11 @@ class Picked:
             return None
         is_sane = 0 <= begin < end < 1 << 53 and all(map(math.isfinite, (low, high, near)))
         return cls(begin, end, low, high, near, parts[5]) if is_sane else None
+
+
+def step_shown(begin_ms: int, step_s: int, window: Window) -> tuple[int, int]:
+    """Return the part of a step within the range: only its requests were counted and drawn."""
+    return max(begin_ms, window.from_ms), min(begin_ms + step_s * 1000, window.to_ms)
 
 
 @dataclass(frozen=True, slots=True)

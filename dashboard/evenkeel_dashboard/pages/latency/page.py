@@ -62,6 +62,7 @@ from evenkeel_dashboard.pages.latency.model import (
     is_value,
     meaning,
     missing_words,
+    step_shown,
 )
 
 SHOWN = ("p50", "p95", "p99")
@@ -154,22 +155,28 @@ def _show_charts(
             f'<div class="ek-title">{every}<small>requests by time and '
             "value; click a cell to list them</small></div>" + markup.key(heat_key(grid, colours()))
         )
-        chart(cells, "heatmap", f"{every}, as a heatmap", partial(_pick_cell, data.heat_step_s))
+        chart(
+            cells,
+            "heatmap",
+            f"{every}, as a heatmap",
+            partial(_pick_cell, data.heat_step_s, window),
+        )
 
 
 def _pick_point(
     cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
 ) -> None:
-    at_ms, near_s = int(point["at_ms"]), float(point["value"]) / factor
+    from_ms, to_ms = step_shown(int(point["at_ms"]), window.step_s, window)
+    near_s = float(point["value"]) / factor
     cohort = point["name"] if point["name"] in cohorts else ""
-    picked = Picked(at_ms, at_ms + window.step_s * 1000, 0.0, NOTHING_ABOVE_S, near_s, cohort)
+    picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort)
     set_param("picked", picked.to_param())
 
 
-def _pick_cell(step_s: int, point: Mapping[str, Any]) -> None:
-    begin_ms, number = int(point["at_ms"]), bin_of(10 ** float(point["middle"]))
-    low_s, high_s = bin_values(number)
-    picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
+def _pick_cell(step_s: int, window: Window, point: Mapping[str, Any]) -> None:
+    from_ms, to_ms = step_shown(int(point["at_ms"]), step_s, window)
+    number = bin_of(10 ** float(point["middle"]))
+    picked = Picked(from_ms, to_ms, *bin_values(number), bin_middle(number))
     set_param("picked", picked.to_param())
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_dashboard.draw.measures import MEASURES
+from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.pages.latency.model import (
     DEFINITIONS,
     Picked,
@@ -21,6 +22,7 @@ from evenkeel_dashboard.pages.latency.model import (
     is_value,
     meaning,
     one_in,
+    step_shown,
 )
 
 sane = st.floats(0, 1e8, allow_nan=False)
@@ -113,3 +115,13 @@ def test_a_cohort_of_requests_without_a_value_is_no_filter() -> None:
 def test_the_lowest_cell_of_the_heatmap_holds_values_of_zero() -> None:
     assert bin_values(-60) == (0.0, pytest.approx(10**-5.9))
     assert bin_values(-59)[0] == pytest.approx(10**-5.9)
+
+
+@pytest.mark.parametrize(
+    ("begin_ms", "shown"),
+    [(0, (20_000, 30_000)), (30_000, (30_000, 60_000)), (90_000, (90_000, 95_000))],
+)
+def test_a_pick_in_a_step_that_the_range_cuts_selects_the_part_that_is_drawn(
+    begin_ms: int, shown: tuple[int, int]
+) -> None:
+    assert step_shown(begin_ms, 30, Window(20_000, 95_000, 10)) == shown
