@@ -90,7 +90,7 @@ def test_an_action_is_done_and_written_down(
     ("method", "path", "content", "status", "detail"),
     [
         ("POST", "/api/silence", b"{}", 400, "by is missing"),
-        ("POST", "/api/silence", b"{", 400, "JSON"),
+        ("POST", "/api/silence", b"{", 400, "the body is not JSON"),
         ("POST", "/api/silence", b"[" * 60_000, 400, "parsing the body"),
         ("POST", "/api/silence", b'{"by": "ann", "mood": 1}', 400, "mood is not a known field"),
         ("POST", "/api/silence", b" " * (1 << 20), 413, "larger than 65536 bytes"),
