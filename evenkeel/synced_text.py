@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import UnusableFileError
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -23,4 +23,4 @@ def replace_text(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        raise UnusableFileError(f"{path} cannot be written: {error.strerror}") from error

@@ -263,11 +263,8 @@ def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
     Raises:
         ConfigurationError: If the action is invalid, or there is no alert book.
     """
-    book = AlertBook(path, create=False)
-    try:
+    with AlertBook(path, create=False) as book:
         return ACTIONS[name][1](book, order, now_ns)
-    finally:
-        book.close()
 
 
 def entry_of(name: str, order: Order, token: str, now_ns: int) -> AuditEntry:

@@ -5,6 +5,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
+from evenkeel.errors import UnusableFileError
 from evenkeel_collector.operators.problems import answer_with_problems
 
 
@@ -21,6 +22,10 @@ def client() -> TestClient:
     @app.post("/api/act")
     def act(order: Order) -> str:
         return order.by
+
+    @app.get("/api/kept")
+    def kept() -> str:
+        raise UnusableFileError("data/alerts.db cannot be used for alerts: disk is full")
 
     return TestClient(app)
 
@@ -41,3 +46,9 @@ def test_a_body_that_cannot_be_read_is_told_from_a_field(
     answer = client.post("/api/act", content=body, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith(detail)
+
+
+def test_a_full_disk_is_not_the_callers_mistake(client: TestClient) -> None:
+    answer = client.get("/api/kept")
+    assert (answer.status_code, answer.json()["title"]) == (503, "Service Unavailable")
+    assert answer.json()["detail"].endswith("disk is full")
