@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 from evenkeel_collector.log.isolation import Isolated
 from evenkeel_collector.log.quarantine import keep_refused
@@ -82,8 +83,7 @@ class WriteAheadLog:
         limits: See `LogLimits`.
 
     Attributes:
-        folder: As given.
-        limits: As given.
+        folder, limits: As given.
         recovered: The result of recovery at start.
 
     Raises:
@@ -107,9 +107,9 @@ class WriteAheadLog:
         self._policy = SealPolicy(self.limits)
         self._taken_s = 0.0
         self._hung_name = ""
+        self._refusals = ErrorGuard(logger.error, "log write failed error=%s", expected=OSError)
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        recovered = recover(folder)
-        self.recovered = recovered
+        self.recovered = recovered = recover(folder)
         self._sealed.extend(recovered.segments)
         self._segment_bytes = sum(segment.num_bytes for segment in recovered.segments)
         self.repeats = SeenBodies(repeats_of(folder))
@@ -327,6 +327,7 @@ class WriteAheadLog:
         except OSError as error:
             self._abandon(waiting, size, error)
             return
+        self._refusals.clear()
         segment.num_bytes += size
         segment.num_records += len(batch)
         segment.num_spans += sum(entry.num_spans for entry in batch)
@@ -339,7 +340,7 @@ class WriteAheadLog:
 
     def _abandon(self, waiting: list[_Pending], size: int, error: OSError) -> None:
         """Refuse a batch that did not reach the disk, and cut off any part that did."""
-        logger.error("log write failed error=%s requests=%d", error, len(waiting))
+        self._refusals.record(error)
         segment = self._open
         if segment is not None:
             try:
@@ -366,8 +367,7 @@ class WriteAheadLog:
             os.close(fd)
             path.unlink(missing_ok=True)
             raise
-        begun_s = time.monotonic()
-        self._open = _OpenSegment(name, path, fd, created_ns, begun_s, marker_of(name))
+        self._open = _OpenSegment(name, path, fd, created_ns, time.monotonic(), marker_of(name))
         with self._lock:
             self._segment_bytes += len(header)
         return self._open

@@ -326,6 +326,24 @@ def test_a_disk_that_is_full_in_the_middle_of_a_record_loses_nothing_acknowledge
     assert log.num_bytes() == sum(path.stat().st_size for path in files)
 
 
+def test_a_full_disk_is_logged_once_and_not_per_request(
+    folder: Path, small_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = WriteAheadLog(folder, "node", NEVER)
+    for _ in range(2):
+        caplog.clear()
+        small_disk(0)
+        for _ in range(20):
+            with pytest.raises(LogWriteError):
+                log.append(b"body", 1).result(TIMEOUT_S)
+        small_disk(resource.RLIM_INFINITY)
+        log.append(b"body", 1).result(TIMEOUT_S)
+        assert [record.message for record in caplog.records] == [
+            "log write failed error=[Errno 27] File too large"
+        ]
+    log.close()
+
+
 def test_a_sender_that_gave_up_does_not_stop_the_log(folder: Path) -> None:
     log = WriteAheadLog(folder, "node", NEVER)
     abandoned = [log.append(b"x" * 100_000, 1) for _ in range(50)]
