@@ -15,6 +15,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from evenkeel.error_guard import ErrorGuard
@@ -40,7 +41,7 @@ from evenkeel_collector.log.segment_format import (
     read_bodies,
 )
 from evenkeel_collector.log.segment_name import make_name, marker_of
-from evenkeel_collector.log.synced_files import sync_folder, write_all, write_synced
+from evenkeel_collector.log.synced_files import attempt, sync_folder, write_all, write_synced
 
 logger = logging.getLogger(__name__)
 
@@ -343,10 +344,7 @@ class WriteAheadLog:
         self._refusals.record(error)
         segment = self._open
         if segment is not None:
-            try:
-                os.ftruncate(segment.fd, segment.num_bytes)
-            except OSError as second:
-                logger.error("truncation failed segment=%s error=%s", segment.name, second)
+            attempt("truncate", segment.path, partial(os.ftruncate, segment.fd, segment.num_bytes))
             # After a failed fdatasync the page cache cannot be trusted: use another file.
             self._seal(segment)
         with self._changed:
@@ -373,21 +371,18 @@ class WriteAheadLog:
         return self._open
 
     def _seal(self, segment: _OpenSegment) -> None:
-        os.close(segment.fd)
+        attempt("close", segment.path, partial(os.close, segment.fd))
         if segment.num_bytes == HEADER.size:
-            # The disk refused the segment's first record.
-            segment.path.unlink(missing_ok=True)
+            # The disk refused the segment's first record. The next start removes what is left.
+            attempt("remove", segment.path, partial(segment.path.unlink, missing_ok=True))
             with self._changed:
                 self._open = None
                 self._segment_bytes -= segment.num_bytes
                 self._leaving.notify_all()
             return
-        try:
-            path = rename_sealed(segment.path)
-        except OSError as error:
-            # The suffix only marks the segment as complete; it is inserted anyway.
-            logger.error("cannot rename log segment segment=%s error=%s", segment.name, error)
-            path = segment.path
+        # The suffix only marks the segment as complete; it is inserted anyway.
+        renamed = attempt("rename", segment.path, partial(rename_sealed, segment.path))
+        path = renamed or segment.path
         with self._changed:
             self._open = None
             if not self._sealed:

@@ -228,7 +228,7 @@ def test_a_rating_that_could_not_be_stored_is_not_written_down(tmp_path: Path) -
         for path in tmp_path.glob("audit.db*"):
             path.unlink()
         (tmp_path / "audit.db").mkdir()
-        assert send("feedback", score=1).status_code == 400
+        assert send("feedback", score=1).status_code == 503
         rows = "SELECT span_id FROM feedback"
         wait_for(lambda: bool(running.rows(rows)))
         assert running.rows(rows) == [(stored.json()["feedback_id"],)]
