@@ -312,8 +312,22 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
                 f"{variable} is set, but {cls.section} has no such setting; "
                 f"known: {', '.join(sorted(field_of))}"
             )
+        meant = _meant(variable, cls.section)
+        if variable not in field_of and meant in field_of:
+            raise ConfigurationError(
+                f"{variable} is set, but there is no such section; did you mean {meant}?"
+            )
     # Empty means unset, as in OpenTelemetry: `${NAME:-}` in a compose file sets an empty value.
     return {field_of[v]: environment[v] for v in field_of if environment.get(v)}
+
+
+def _meant(variable: str, section: str) -> str | None:
+    """Return the variable that one with a mistyped section means: COLECTOR, EVALS; else None."""
+    word, _, name = variable.removeprefix("EVENKEEL_").partition("_")
+    is_typo = word.lower() not in SECTIONS and get_close_matches(
+        word.lower(), [section], cutoff=0.7
+    )
+    return f"EVENKEEL_{section}_{name}".upper() if is_typo else None
 
 
 def _read_section(name: str, path: Path) -> dict[str, Any]:

@@ -28,7 +28,8 @@ DATABASE = "evenkeel"
 # The kernel's own queries, and those shared by several parts.
 QUERIES = Path(__file__).parent / "queries"
 # Its errors reach the caller as ours: they need not be logged as well.
-logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+for _library in ("clickhouse_connect", "urllib3.connectionpool"):
+    logging.getLogger(_library).setLevel(logging.CRITICAL)
 
 _LOGIN_REFUSED = re.compile(
     r"DB::Exception: (.*?)\.? \((?:AUTHENTICATION_FAILED|ACCESS_DENIED|REQUIRED_PASSWORD)\)", re.S

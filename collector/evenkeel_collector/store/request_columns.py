@@ -1,15 +1,16 @@
 """Adds the columns of `requests` that the list of request fields has and a store lacks.
 
-A new field needs no migration: at start its column is added to the table, and the view that reads
-our spans fills it. A store that has every column stays as it is. In a cluster, a server may lack
-what the others have, if it failed during an earlier start: each is asked, and all are changed.
+A new field needs no migration: at each start, missing columns are added to the table, and the view
+that reads our spans is made to fill those of the list. A view of a newer version, which fills more,
+stays as it is. In a cluster, a server may lack what the others have, if it failed during an earlier
+start: each is asked, and all are changed.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
@@ -18,13 +19,7 @@ from typing import TYPE_CHECKING
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.store import DATABASE
 from evenkeel_collector.store.cluster import LOCAL_SUFFIX
-from evenkeel_collector.store.migrations import (
-    Migration,
-    Render,
-    keep_tokens,
-    read_migrations,
-    run_statement,
-)
+from evenkeel_collector.store.migrations import Render, keep_tokens, run_statement
 from evenkeel_collector.store.sql import quote
 
 if TYPE_CHECKING:
@@ -33,49 +28,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TABLE, VIEW = "requests", "spans_to_requests"
-_MIGRATED = re.compile(
-    rf"(?:CREATE MATERIALIZED VIEW IF NOT EXISTS {VIEW} TO {TABLE} AS"
-    rf"|ALTER TABLE {VIEW} MODIFY QUERY)\s(.*)",
-    re.DOTALL,
-)
-_SOURCE = "\nFROM spans\n"
+_ALIAS = re.compile(r"\bAS `?(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """Fills a type of column from an attribute's text.
+class _Range:
+    """The numbers that a column takes, of which tests/fixtures/number_ranges.py is the table."""
 
-    Attributes:
-        value: The column's value; `number_of` and `list_of` return only numbers within the range.
-        refused: Why the value is missing although the span has one; empty if it is not.
-        high: The largest number, unless the column's name has a unit.
-        is_whole: Whether only whole numbers are valid.
-    """
-
-    value: str
-    refused: str = ""
-    high: float = 1e9
+    low: float
+    high: float
     is_whole: bool = False
 
 
-_TEXT = _Kind("nullIf($text, '')")
-_NAME = _Kind("$text")
-_REFUSED = "if($text != '' AND isNull($name), reason_of($text), '')"
-_REFUSED_LIST = "if($text NOT IN ('', '[]') AND empty($name), list_reason_of($text), '')"
-_WHOLE = "accurateCastOrNull(number_of($range), '$type')"
-_KINDS: Mapping[str, _Kind] = {
-    "String": _NAME,
-    "LowCardinality(String)": _NAME,
-    "Nullable(String)": _TEXT,
-    "LowCardinality(Nullable(String))": _TEXT,
-    "Nullable(UInt16)": _Kind(_WHOLE, _REFUSED, 2**16 - 1, is_whole=True),
-    "Nullable(UInt32)": _Kind(_WHOLE, _REFUSED, 2**32 - 1, is_whole=True),
-    "Nullable(Float64)": _Kind("number_of($range)", _REFUSED),
-    "Array(UInt32)": _Kind("list_of($range)", _REFUSED_LIST, 2**32 - 1, is_whole=True),
-    "Array(Float64)": _Kind("list_of($range)", _REFUSED_LIST),
+# The column's value, by its type.
+_TEXTS: Mapping[str, str] = {
+    "String": "$text",
+    "LowCardinality(String)": "$text",
+    "Nullable(String)": "nullIf($text, '')",
+    "LowCardinality(Nullable(String))": "nullIf($text, '')",
 }
-# As in number_ranges.py: by the unit that ends a column's name.
-_HIGH_OF_UNIT = {"_s": 1e6, "_tokens": 1e8, "_ratio": 1.0, "_share": 1.0}
+_NUMBERS: Mapping[str, str] = {
+    "Nullable(UInt16)": "accurateCastOrNull(numbers[$place], 'UInt16')",
+    "Nullable(UInt32)": "accurateCastOrNull(numbers[$place], 'UInt32')",
+    "Nullable(Float64)": "numbers[$place]",
+}
+_LISTS: Mapping[str, str] = {"Array(UInt32)": "lists[$place]", "Array(Float64)": "lists[$place]"}
+_RANGES: Mapping[str, _Range] = {
+    "http_status": _Range(100, 599, is_whole=True),
+    # Clients send the largest 32-bit number to mean "no limit".
+    "max_tokens": _Range(0, 2**32 - 1, is_whole=True),
+    "temperature": _Range(0, 100),
+}
+# By the unit that ends a column's name.
+_HIGH_OF_UNIT = {"_s": 1e6, "_tokens": 1e8, "_by_position": 1e8, "_ratio": 1.0, "_share": 1.0}
 
 
 def add_columns(
@@ -102,23 +87,24 @@ def add_columns(
     if missing:
         columns = (f"ADD COLUMN IF NOT EXISTS {each.name} {each.column}" for each in missing)
         run_statement(client, f"ALTER TABLE {TABLE} {', '.join(columns)}", render)
-    query = migrated_query(read_migrations())
-    added = added_fields(query, fields)
+    query = view_query(fields.values())
     views = client.query(
         f"SELECT create_table_query FROM {_system('tables', cluster)}"
         f" WHERE database = '{DATABASE}' AND name = '{VIEW}'"
     ).result_rows
-    if not all(fills(view, field) for (view,) in views for field in added):
-        run_statement(
-            client, f"ALTER TABLE {VIEW} MODIFY QUERY\n{query_with(query, added)}", render
-        )
-    elif added:
+    if any(present & _filled(view) > present & _filled(query) for (view,) in views):
         # A start that was killed after MODIFY QUERY did not come to its rename.
         keep_tokens(client, VIEW, render)
+    else:
+        run_statement(client, f"ALTER TABLE {VIEW} MODIFY QUERY\n{query}", render)
     names = [field.name for field in missing]
     if names:
         logger.info("columns added table=%s columns=%s", TABLE, ",".join(names))
     return names
+
+
+def _filled(query: str) -> set[str]:
+    return set(_ALIAS.findall(query))
 
 
 def _columns_everywhere(client: Client, cluster: str | None) -> set[str]:
@@ -138,64 +124,55 @@ def _system(table: str, cluster: str | None) -> str:
     return name if cluster is None else f"clusterAllReplicas({quote(cluster)}, {name})"
 
 
-def migrated_query(migrations: Sequence[Migration]) -> str:
-    """Return the view's query as the newest migration has it."""
-    found = [
-        match[1].strip()
-        for migration in migrations
-        for statement in migration.statements
-        if (match := _MIGRATED.search(statement))
-    ]
-    return found[-1]
-
-
-def added_fields(query: str, fields: Mapping[str, RequestField]) -> list[RequestField]:
-    """Return the fields with a column that the query does not fill."""
-    return [
-        field
-        for field in fields.values()
-        if field.column is not None and not re.search(rf"\bAS {field.name}\b", query)
-    ]
-
-
-def fills(view: str, field: RequestField) -> bool:
-    """Tell whether a view, as the engine prints it, fills a field's column from its attribute."""
-    return quote(field.attribute) in view and bool(re.search(rf"\bAS `?{field.name}\b", view))
-
-
-def query_with(query: str, added: Sequence[RequestField]) -> str:
-    """Return the view's query with more columns.
+def view_query(fields: Iterable[RequestField]) -> str:
+    """Return the query of the view that fills the columns of these fields from our spans.
 
     Raises:
         ValueError: If a field's type of column needs a migration.
     """
-    before, _, after = query.rpartition(_SOURCE)
-    parts = [_parts_of(field) for field in added]
     text = (files("evenkeel_collector.store") / f"{VIEW}.sql").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("--")]
-    return Template("".join(lines)).substitute(
-        columns=",\n    ".join(value for value, _ in parts),
-        refused=", ".join(["('', '')", *(refused for _, refused in parts if refused)]),
-        query=f"{before},\n    SpanAttributes AS added_from{_SOURCE}{after}",
-    )
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    template = "\n".join(lines)
+    filled = _filled(template)
+    others = [field for field in fields if field.column and field.name not in filled]
+    numbers = [field for field in others if field.column in _NUMBERS]
+    lists = [field for field in others if field.column in _LISTS]
+    # The template has two numbers of its own.
+    place_of = {field.name: place for place, field in enumerate(numbers, start=3)}
+    place_of |= {field.name: place for place, field in enumerate(lists, start=1)}
+    columns = [_column(field, place_of.get(field.name, 0)) for field in others]
+    words = {"columns": ",\n    ".join(columns)}
+    for prefix, chosen in (("", numbers), ("list_", lists)):
+        ranges = [_range_of(field) for field in chosen]
+        words |= {
+            f"{prefix}names": ", ".join(quote(field.name) for field in chosen),
+            f"{prefix}texts": ", ".join(map(_text_of, chosen)),
+            f"{prefix}lows": ", ".join(f"{each.low:.0f}." for each in ranges),
+            f"{prefix}highs": ", ".join(f"{each.high:.0f}." for each in ranges),
+            f"{prefix}wholes": ", ".join(str(int(each.is_whole)) for each in ranges),
+        }
+    return Template(template).substitute(words)
 
 
-def _parts_of(field: RequestField) -> tuple[str, str]:
-    kind = _KINDS.get(field.column or "")
-    if kind is None or "{" in field.attribute:
+def _column(field: RequestField, place: int) -> str:
+    value = {**_TEXTS, **_NUMBERS, **_LISTS}.get(field.column or "")
+    if value is None or "{" in field.attribute:
         raise ValueError(
             f"field {field.name!r}: a column of type {field.column} is not added at start; "
             "add a migration to store/schema/"
         )
-    text = f"added_from[{quote(field.attribute)}]"
-    unit = re.search(r"(_s|_tokens|_ratio|_share)$", field.name)
-    high = _HIGH_OF_UNIT[unit[0]] if unit else kind.high
-    words = {
-        "text": text,
-        "name": field.name,
-        "type": (field.column or "").removeprefix("Nullable(").removesuffix(")"),
-        "range": f"{text}, 0., {high:.0f}., {int(kind.is_whole)}",
-    }
-    value = Template(kind.value).substitute(words)
-    refused = Template(kind.refused).substitute(words)
-    return f"{value} AS {field.name}", f"({quote(field.name)}, {refused})" if refused else ""
+    return f"{Template(value).substitute(text=_text_of(field), place=place)} AS {field.name}"
+
+
+def _text_of(field: RequestField) -> str:
+    return f"SpanAttributes[{quote(field.attribute)}]"
+
+
+def _range_of(field: RequestField) -> _Range:
+    if field.name in _RANGES:
+        return _RANGES[field.name]
+    is_whole = "Int" in (field.column or "")
+    bits = 16 if "UInt16" in (field.column or "") else 32
+    unit = re.search(rf"({'|'.join(_HIGH_OF_UNIT)})$", field.name)
+    high = _HIGH_OF_UNIT[unit[0]] if unit else 2**bits - 1 if is_whole else 1e9
+    return _Range(0, high, is_whole)

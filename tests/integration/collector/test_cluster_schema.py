@@ -12,7 +12,7 @@ from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.judgement import KeyedIndicator, judged_view
 from evenkeel_collector.store.migrations import read_migrations
-from evenkeel_collector.store.request_columns import added_fields, migrated_query, query_with
+from evenkeel_collector.store.request_columns import view_query
 from evenkeel_collector.store.rollups import view_statements
 from tests.fixtures.collector_process import collector_environment
 
@@ -27,18 +27,16 @@ STATEMENTS = [
     for text in SCHEMA.render(statement)
 ]
 SLOW = KeyedIndicator("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
-FILLED = migrated_query(MIGRATIONS)
 FIELDS = [
-    *added_fields(FILLED, REQUEST_FIELDS),
+    *REQUEST_FIELDS.values(),
     RequestField("num_retries", "evenkeel.num_retries", "Nullable(UInt32)", ""),
 ]
 for field in FIELDS:
-    STATEMENTS += SCHEMA.render(
-        f"ALTER TABLE requests ADD COLUMN IF NOT EXISTS {field.name} {field.column}"
-    )
-STATEMENTS += SCHEMA.render(
-    "ALTER TABLE spans_to_requests MODIFY QUERY\n" + query_with(FILLED, FIELDS)
-)
+    if field.column is not None:
+        STATEMENTS += SCHEMA.render(
+            f"ALTER TABLE requests ADD COLUMN IF NOT EXISTS {field.name} {field.column}"
+        )
+STATEMENTS += SCHEMA.render("ALTER TABLE spans_to_requests MODIFY QUERY\n" + view_query(FIELDS))
 RENAME = "RENAME TABLE spans_to_requests TO spans_to_requests__changed"
 STATEMENTS += SCHEMA.render(RENAME) + SCHEMA.render(judged_view())
 STATEMENTS += [text for each in view_statements([SLOW]) for text in SCHEMA.render(each)]

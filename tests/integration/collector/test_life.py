@@ -84,6 +84,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password(tmp_path
         "evenkeel: no ClickHouse answers at http://127.0.0.1:1: Connection refused; is it running?"
     ]
     assert "hunter2" not in result.stderr + result.stdout
+    assert "WARNING" not in result.stderr, "a library's own words"
     printed = run_command(
         tmp_path, "--clickhouse", "http://user:hunter2@127.0.0.1:1", "--print-config"
     )

@@ -77,6 +77,11 @@ def test_the_data_folder_has_one_variable_for_all_parts(tmp_path: Path) -> None:
     assert loaded.settings.data_dir == Path("/d")
 
 
+def test_a_variable_for_something_else_may_have_any_name(tmp_path: Path) -> None:
+    others = {"EVENKEEL_EXAMPEL_ANYTHING": "1", "EVENKEEL_DEMO_PORT": "2", "EVENKEEL_SERVE": "3"}
+    assert load(Example, {}, others, tmp_path).sources["port"] == "default"
+
+
 def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
     write(tmp_path, "[example]\nport = 2\n")
     loaded = load(Example, {}, {"EVENKEEL_EXAMPLE_PORT": "", "EVENKEEL_DATA_DIR": ""}, tmp_path)
@@ -89,6 +94,12 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
     [
         pytest.param("[example]\nprot = 2", {}, "no setting 'prot'", id="unknown key in the file"),
         pytest.param("", {"EVENKEEL_EXAMPLE_PROT": "1"}, "no such setting", id="unknown variable"),
+        pytest.param(
+            "",
+            {"EVENKEEL_EXAMPEL_PORT": "1"},
+            "there is no such section; did you mean EVENKEEL_EXAMPLE_PORT",
+            id="mistyped section",
+        ),
         pytest.param("", {"EVENKEEL_EXAMPLE_PORT": "x"}, "example.port from env", id="wrong type"),
         pytest.param("[example", {}, "is not TOML", id="broken file"),
         pytest.param(

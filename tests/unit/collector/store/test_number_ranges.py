@@ -1,12 +1,15 @@
 """One table of ranges: what the views hold, and what the docs show, is what it says."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.good_events import ROW_SQL
 from evenkeel_collector.store.migrations import read_migrations
+from evenkeel_collector.store.request_columns import view_query
 from tests.fixtures.number_ranges import (
     BY_TABLE,
     ENGINE_STEPS,
@@ -43,8 +46,6 @@ def statement(of: str) -> str:
 @pytest.mark.parametrize(
     ("name", "ranges"),
     [
-        pytest.param("spans_to_requests", REQUESTS, id="requests"),
-        pytest.param("spans_to_requests", REQUEST_LISTS, id="their lists"),
         pytest.param(
             "spans_of_others_to_requests",
             {name: REQUESTS[name] for name in OTHERS},
@@ -63,8 +64,39 @@ def test_a_view_has_the_ranges_of_its_columns(name: str, ranges: dict[str, Range
     assert f"{lows}, {highs}, {wholes})" in view
 
 
+VIEW = re.sub(r"\s+", " ", view_query(REQUEST_FIELDS.values()))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ranges"),
+    [
+        pytest.param(
+            r"texts, (\[.*?\]), (\[.*?\]), (\[.*?\])\) AS numbers.* (\['sample.*?\]) AS names",
+            REQUESTS,
+            id="numbers",
+        ),
+        pytest.param(
+            r"said_lists, (\[.*?\]), (\[.*?\]), (\[.*?\])\) AS lists_in_range"
+            r".* (\['drafted.*?\]) AS list_names",
+            REQUEST_LISTS,
+            id="lists",
+        ),
+    ],
+)
+def test_the_view_of_requests_has_the_ranges_of_its_columns(
+    pattern: str, ranges: dict[str, Range]
+) -> None:
+    found = re.search(pattern, VIEW)
+    assert found is not None
+    lows, highs, wholes, names = map(ast.literal_eval, found.groups())
+    in_view = dict(zip(names, zip(lows, highs, wholes, strict=True), strict=True))
+    assert {name: in_view[name] for name in ranges} == {
+        name: (each.low, each.high, each.is_whole) for name, each in ranges.items()
+    }
+
+
 def test_the_ledger_has_its_range() -> None:
-    assert f"BETWEEN 0. AND {LEDGER.high:.0f}." in statement("spans_to_requests")
+    assert f"BETWEEN 0. AND {LEDGER.high:.0f}." in VIEW
 
 
 @pytest.mark.parametrize("table", BY_TABLE)
