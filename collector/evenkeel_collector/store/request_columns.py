@@ -78,8 +78,9 @@ def add_columns(
         cluster: The cluster's name; None for a single store.
 
     Raises:
-        ValueError: If a field's type of column needs a migration.
+        ValueError: If a field needs SQL of its own, which the view's file lacks.
     """
+    query = view_query(fields.values())
     present = _columns_everywhere(client, cluster)
     missing = [
         field for field in fields.values() if field.column is not None and field.name not in present
@@ -87,7 +88,6 @@ def add_columns(
     if missing:
         columns = (f"ADD COLUMN IF NOT EXISTS {each.name} {each.column}" for each in missing)
         run_statement(client, f"ALTER TABLE {TABLE} {', '.join(columns)}", render)
-    query = view_query(fields.values())
     views = client.query(
         f"SELECT create_table_query FROM {_system('tables', cluster)}"
         f" WHERE database = '{DATABASE}' AND name = '{VIEW}'"
@@ -128,7 +128,7 @@ def view_query(fields: Iterable[RequestField]) -> str:
     """Return the query of the view that fills the columns of these fields from our spans.
 
     Raises:
-        ValueError: If a field's type of column needs a migration.
+        ValueError: If a field needs SQL of its own, which the view's file lacks.
     """
     text = (files("evenkeel_collector.store") / f"{VIEW}.sql").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
@@ -158,8 +158,8 @@ def _column(field: RequestField, place: int) -> str:
     value = {**_TEXTS, **_NUMBERS, **_LISTS}.get(field.column or "")
     if value is None or "{" in field.attribute:
         raise ValueError(
-            f"field {field.name!r}: a column of type {field.column} is not added at start; "
-            "add a migration to store/schema/"
+            f"field {field.name!r}: a column of type {field.column} is not filled from the list; "
+            f"write its SQL in store/{VIEW}.sql"
         )
     return f"{Template(value).substitute(text=_text_of(field), place=place)} AS {field.name}"
 

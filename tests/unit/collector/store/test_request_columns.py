@@ -73,6 +73,28 @@ def test_the_view_fills_a_column_from_the_fields_attribute(field: RequestField) 
     assert len(re.findall(rf"AS {field.name}\b", VIEW)) == 1
 
 
+def texts_in(sql: str) -> list[str]:
+    return re.findall(r"'([^']*)'", sql)
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "texts"),
+    [
+        ("numbers", r"\['sample_weight'.*?\] AS names", r"AS names, (\[.*\]) AS texts"),
+        ("lists", r"\['[^\[]*?\] AS list_names", r"AS list_names, (\[.*\]) AS list_texts"),
+    ],
+)
+def test_a_column_has_the_number_of_its_own_attribute(values: str, names: str, texts: str) -> None:
+    named, read = (texts_in(re.findall(pattern, VIEW)[0]) for pattern in (names, texts))
+    places = re.findall(rf"\b{values}\[(\d+)\](?:, (?:1|'UInt\d+')\))? AS (\w+)", VIEW)
+    assert {name: int(place) for place, name in places} == {
+        name: place for place, name in enumerate(named, start=1)
+    }
+    attributes = {name: f"evenkeel.{name}" for name in named}
+    attributes |= {field.name: field.attribute for field in IN_STORE}
+    assert read == [attributes[name] for name in named]
+
+
 NEW = RequestField("num_retries", "evenkeel.num_retries", "Nullable(UInt32)", "attempts")
 
 
@@ -83,9 +105,12 @@ NEW = RequestField("num_retries", "evenkeel.num_retries", "Nullable(UInt32)", "a
         pytest.param("evenkeel.{source}", "Map(LowCardinality(String), Float64)", id="a map"),
     ],
 )
-def test_a_field_that_needs_a_migration_says_so(attribute: str, column: str) -> None:
-    with pytest.raises(ValueError, match=r"'weight': a column of type .* add a migration"):
-        view_query([RequestField("weight", attribute, column, "")])
+def test_a_field_that_needs_its_own_sql_says_so(attribute: str, column: str) -> None:
+    client = Servers(COMPLETE)
+    fields = {**FIELDS, "weight": RequestField("weight", attribute, column, "")}
+    with pytest.raises(ValueError, match=r"'weight': .* SQL in store/spans_to_requests\.sql"):
+        add_columns(cast(Any, client), fields=fields)
+    assert client.commands == []
 
 
 def test_a_cluster_adds_the_column_before_the_view_fills_it() -> None:
