@@ -157,6 +157,12 @@ class Gatherer:
     def _follow(self, book: AlertBook) -> None:
         """Queue updates of sent notifications; drop requests that no worker will handle."""
         evidence = EvidenceBook(book)
+        # Its own: a worker whose write succeeds says nothing about these.
+        refusals = ErrorGuard(
+            logger.error,
+            "late evidence cannot be written, retrying error=%s",
+            expected=SQLAlchemyError,
+        )
         while not self._stop.wait(_POLL_S):
             now_ns = time.time_ns()
             try:
@@ -167,8 +173,10 @@ class Gatherer:
                     if now_ns - since_ns > (OVERALL_S + 2 * ALERT_S) * 1e9:
                         self._add(evidence, alert_id, _TOO_LATE)
             except SQLAlchemyError as error:
-                self._refusals.record(error)
+                refusals.record(error)
                 self._stop.wait(1.0)
+            else:
+                refusals.clear()
 
     def _add(self, evidence: EvidenceBook, alert_id: str, facts: Mapping[str, str]) -> None:
         while True:
