@@ -125,3 +125,54 @@ def test_a_usual_start_changes_no_definition(tmp_path: Path) -> None:
         env=collector_environment(), check=True,
     )  # fmt: skip
     assert definitions() == before
+
+
+EXPORT = """
+import sys
+from pathlib import Path
+import clickhouse_connect
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.store.data_folder import hold
+from evenkeel_collector.store.export import export_parquet
+
+data, target = map(Path, sys.argv[1:])
+hold(data).release()
+client = clickhouse_connect.get_client(
+    interface="chdb", path=str(data / "store"), database="evenkeel"
+)
+client.command(
+    "INSERT INTO logs (Timestamp, Body) SELECT toDateTime64(day * 86400, 9, 'UTC'),"
+    " randomPrintableASCII(if(day = 20000, 10, 3000)) FROM numbers(2000)"
+    " ARRAY JOIN [20000, 20001] AS day"
+)
+client.close()
+try:
+    print(export_parquet(data, target, ["logs"]))
+except ConfigurationError as error:
+    print(error)
+print(sorted(path.name for path in target.rglob("*.*")))
+"""
+
+
+@pytest.mark.usefixtures("can_mount")
+@pytest.mark.parametrize("size", ["2m", "64m"])
+def test_an_export_that_does_not_fit_is_no_export(tmp_path: Path, size: str) -> None:
+    data, disk = tmp_path / "data", tmp_path / "disk"
+    copy_new_store(data / "store")
+    disk.mkdir()
+    script = MOUNT.format(folder=disk).replace("64m", size)
+    script += f' && {sys.executable} -c "$EXPORT" {data} {disk}'
+    done = subprocess.run(
+        [*SMALL_DISK, script],
+        env={**collector_environment(), "EXPORT": EXPORT},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said, files = done.stdout.splitlines()
+    if size == "64m":
+        assert said == "Exported(files=2, rows=4000)"
+        assert files == "['2024-10-04.parquet', '2024-10-05.parquet']"
+        return
+    wanted = f"cannot export to {disk}: 2024-10-05.parquet is incomplete: is the disk full?"
+    assert said == wanted
+    assert files == "['2024-10-04.parquet']"
