@@ -79,9 +79,9 @@ def _export(client: Client, table: str, target: Path) -> Exported:
     )
     folder = target / table
     folder.mkdir(parents=True, exist_ok=True)
-    days = client.query(f"SELECT toDate({time}, 'UTC') AS day, count() FROM {table} GROUP BY day")
+    days = client.query(f"SELECT DISTINCT toDate({time}, 'UTC') AS day FROM {table}")
     num_rows = 0
-    for day, count in sorted(days.result_rows):
+    for (day,) in sorted(days.result_rows):
         path = folder / f"{day:%Y-%m-%d}.parquet"
         if path.exists():
             raise ConfigurationError(f"{path} exists; export to another folder")
@@ -92,27 +92,28 @@ def _export(client: Client, table: str, target: Path) -> Exported:
                 f"SELECT {columns} FROM {table} WHERE toDate({time}, 'UTC') = '{day:%Y-%m-%d}'"
                 f" INTO OUTFILE {quote(str(draft.resolve()))} FORMAT Parquet"
             )
-            _check_whole(client, draft, count)
+            num_rows += _read_back(client, draft)
             draft.rename(path)
         finally:
             draft.unlink(missing_ok=True)
-        num_rows += count
     return Exported(len(days.result_rows), num_rows)
 
 
-def _check_whole(client: Client, path: Path, num_rows: int) -> None:
-    """Read a file that the engine wrote to its end: it ignores that a disk is full.
+def _read_back(client: Client, path: Path) -> int:
+    """Return a file's number of rows; read it all, since the engine ignores that a disk is full.
+
+    It may have fewer rows than its table a moment before: merges sum some, and remove old ones.
 
     Raises:
-        OSError: If the file lacks something.
+        OSError: If the file is cut off.
     """
+    # A path may look like a pattern to chDB, a file descriptor does not.
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    try:
-        found = client.query(
-            f"SELECT countIf(NOT ignore(*)) FROM file({quote(str(path.resolve()))}, 'Parquet')"
-        ).first_row[0]
-    except ClickHouseError:
-        found = 0
-    if found != num_rows:
-        raise OSError(errno.EIO, f"{path.stem}.parquet is incomplete: is the disk full?")
+        source = f"file('/proc/self/fd/{file.fileno()}', 'Parquet')"
+        try:
+            found = client.query(f"SELECT countIf(NOT ignore(*)) FROM {source}").first_row[0]
+        except ClickHouseError as error:
+            reason = f"{path.stem}.parquet is incomplete: is the disk full?"
+            raise OSError(errno.EIO, reason) from error
+    return int(found)

@@ -189,6 +189,54 @@ def test_a_backup_is_a_whole_collector_again_and_exports_hold_every_row(tmp_path
         wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1h") == [(51,)])
 
 
+MERGING = """
+import sys
+from pathlib import Path
+from evenkeel_collector.store import export
+from evenkeel_collector.store.storage import open_embedded
+
+class Merging:
+    def __init__(self, client):
+        self._client = client
+
+    def query(self, *arguments, **more):
+        found = self._client.query(*arguments, **more)
+        self._client.command("OPTIMIZE TABLE requests_1m FINAL")
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+storage = open_embedded(Path(sys.argv[1]))
+client = storage.connect()
+client.command("SYSTEM STOP MERGES requests_1m")
+for _ in range(2):
+    client.command(
+        "INSERT INTO requests_1m (minute, num_requests) SELECT '2026-01-02 03:04:00', 1"
+        " SETTINGS insert_deduplicate = 0"
+    )
+assert client.query("SELECT count() FROM requests_1m").first_row == (2,)
+client.command("SYSTEM START MERGES requests_1m")
+print(export._export(Merging(client), "requests_1m", Path(sys.argv[2])))
+client.close()
+storage.close()
+"""
+
+
+def test_an_export_may_be_merged_meanwhile_and_go_anywhere(tmp_path: Path) -> None:
+    # For the engine, the name of this folder could be a pattern.
+    store, out = tmp_path / "store", tmp_path / "of {a,b} or *?"
+    copy_new_store(store)
+    done = subprocess.run(
+        [sys.executable, "-c", MERGING, str(store), str(out)],
+        env=collector_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Exported(files=1, rows=1)\n"
+    table = pyarrow.parquet.read_table(out / "requests_1m" / "2026-01-02.parquet")
+    assert table["num_requests"].to_pylist() == [2]
+
+
 def test_an_export_has_what_was_only_in_the_log_and_a_retry_is_still_known(
     tmp_path: Path,
 ) -> None:
