@@ -207,6 +207,9 @@ def audit_words(details: Mapping[str, Any]) -> str:
     result = details.get("result") or {}
     parts = [f"{name} {value}" for name, value in details.items() if name != "result" and value]
     parts += [f"{name} {result[name]}" for name in _RESULTS if name in result]
+    if "result" not in details:
+        # Its line is written first: it was cut off, or goes on.
+        parts.append("no result: perhaps not carried out")
     return ", ".join(parts) or "–"
 
 

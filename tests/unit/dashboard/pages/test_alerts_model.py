@@ -198,4 +198,8 @@ def test_the_audit_says_what_an_action_was_done_to() -> None:
     moved = {"prompt": "support", "reason": "", "result": {"is": "b", "label": "x", "was": "a"}}
     assert audit_words(moved) == "prompt support, was a, is b"
     assert audit_words({"number": None, "result": {"replayed": 2}}) == "replayed 2"
-    assert audit_words({}) == "–"
+    assert audit_words({"result": {}}) == "–"
+
+
+def test_the_audit_tells_an_action_that_was_cut_off() -> None:
+    assert audit_words({"slo": "chat"}) == "slo chat, no result: perhaps not carried out"
