@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 CHANGE_BYTES = 16 << 20
 
 
+def free_bytes_of(folder: Path) -> int:
+    """Return how much space the disk of a folder has.
+
+    Raises:
+        OSError: If it cannot be asked.
+    """
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
 def check_free(folder: Path, num_bytes: int, purpose: str) -> None:
     """Check that a folder's disk has this much free space.
 
     Raises:
         OSError: If it has less; the message ends with the purpose.
     """
-    disk = os.statvfs(folder)
-    free_bytes = disk.f_bavail * disk.f_frsize
+    free_bytes = free_bytes_of(folder)
     if free_bytes < num_bytes:
         raise OSError(
             errno.ENOSPC,

@@ -19,6 +19,7 @@ from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
 from evenkeel_collector.store.check import CheckStore, is_out_of_memory, is_refusal
 from evenkeel_collector.store.disk_room import check_free
+from evenkeel_collector.store.merge_pause import MergePause
 from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -65,6 +66,7 @@ class Inserter:
         self._metrics = metrics
         self._stop = threading.Event()
         self._client: Client | None = None
+        self._merges = MergePause(storage, min_free_bytes)
         self._thread = threading.Thread(target=self._run, name="inserter", daemon=True)
         self._thread.start()
 
@@ -77,6 +79,7 @@ class Inserter:
         while time.monotonic() < deadline and not self._log.is_drained():
             time.sleep(0.01)
         self._stop.set()
+        self._merges.close()
         self._thread.join(timeout=IN_HAND_S)
         return self._log.is_drained()
 
