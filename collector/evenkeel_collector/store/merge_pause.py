@@ -1,7 +1,8 @@
 """Stops the embedded store's merges while its disk is nearly full.
 
 The engine ignores that the disk refuses a merge's writes: the broken part replaces the whole ones,
-which are deleted minutes later (docs/decisions/0368).
+which are deleted minutes later (docs/decisions/0368). Expired rows, which merges remove, are then
+dropped by the part: otherwise the disk would stay full.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import first_line
 from evenkeel_collector.store.disk_room import CHANGE_BYTES, free_bytes_of
+from evenkeel_collector.store.retention import expiry_of
+from evenkeel_collector.store.sql import quote
 from evenkeel_collector.store.storage import Storage
 
 if TYPE_CHECKING:
@@ -25,6 +28,15 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.2
 # A merge that was cut off may need the same space again.
 LEAST_PAUSE_S = 60.0
+DROP_EVERY_S = 60.0
+_EXPIRED = """
+SELECT parts.table, parts.name, tables.comment
+FROM system.parts AS parts
+INNER JOIN system.tables AS tables
+    ON tables.database = parts.database AND tables.name = parts.table
+WHERE parts.database = currentDatabase() AND parts.active AND parts.rows > 0
+    AND toUnixTimestamp(parts.delete_ttl_info_max) BETWEEN 1 AND toUnixTimestamp(now())
+"""
 
 
 class MergePause:
@@ -43,6 +55,7 @@ class MergePause:
         self._min_free_bytes = max(min_free_bytes, CHANGE_BYTES)
         self._least_pause_s = least_pause_s
         self._paused_s: float | None = None
+        self._dropped_s = float("-inf")
         self._client: Client | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="merge-pause", daemon=True)
@@ -72,7 +85,8 @@ class MergePause:
     def _look(self) -> None:
         if self._storage.embedded_path is None:
             return
-        is_low = free_bytes_of(self._storage.embedded_path) < self._min_free_bytes
+        free_bytes = free_bytes_of(self._storage.embedded_path)
+        is_low = free_bytes < self._min_free_bytes
         now_s = time.monotonic()
         if self._paused_s is None and is_low:
             self._tell("SYSTEM STOP MERGES")
@@ -86,7 +100,33 @@ class MergePause:
             self._tell("SYSTEM START MERGES")
             self._paused_s = None
             logger.info("merges started again")
+        is_due = is_low and now_s - self._dropped_s >= DROP_EVERY_S
+        if is_due and free_bytes >= CHANGE_BYTES:
+            self._dropped_s = now_s
+            drop_expired(self._connected())
+
+    def _connected(self) -> Client:
+        self._client = self._client or self._storage.connect()
+        return self._client
 
     def _tell(self, statement: str) -> None:
-        self._client = self._client or self._storage.connect()
-        self._client.command(statement)
+        self._connected().command(statement)
+
+
+def drop_expired(client: Client) -> None:
+    """Drop the parts of which every row has expired by the rule in force; nothing is rewritten.
+
+    Raises:
+        ClickHouseError: If the store refuses.
+    """
+    for table, part, comment in client.query(_EXPIRED).result_rows:
+        expiry = expiry_of(comment)
+        if expiry is None:
+            continue
+        # What the part says of itself may be from a rule that is no longer in force.
+        kept = client.query(
+            f"SELECT count() FROM {table} WHERE _part = {quote(part)} AND {expiry} > now()"
+        )
+        if kept.first_row[0] == 0:
+            client.command(f"ALTER TABLE {table} DROP PART {quote(part)}")
+            logger.info("expired rows dropped table=%s part=%s", table, part)

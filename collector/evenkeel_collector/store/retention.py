@@ -56,6 +56,9 @@ TABLES: Mapping[str, _Table] = {
     "session_tools": _Table("toDateTime(time)", "tenant"),
     "session_traces": _Table("toDateTime(day)", "tenant"),
 }
+_COMMENT = re.compile(
+    rf"{re.escape(COMMENT_PREFIX)}(?P<expiry>[^,]+ \+ toIntervalSecond\(\d+\)) DELETE"
+)
 _RULE = re.compile(r"(?:(?P<tenant>[^/=,]+)/)?(?P<table>\w+)\s*=\s*(?P<keep>[\w.]+)")
 
 
@@ -116,6 +119,15 @@ def read_retention(text: str) -> dict[str, Retention]:
             raise ConfigurationError(f"collector.retention: {rule!r} duplicates an earlier rule")
         known[key] = keep_s
     return {table: Retention(general.get(table), of_tenant.get(table, {})) for table in TABLES}
+
+
+def expiry_of(comment: str) -> str | None:
+    """Return when a row of a table with this comment expires, as SQL.
+
+    None if nothing expires, or tenants have rules of their own.
+    """
+    match = _COMMENT.fullmatch(comment)
+    return None if match is None else match["expiry"]
 
 
 def apply_retention(

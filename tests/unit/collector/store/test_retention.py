@@ -1,7 +1,12 @@
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_collector.store.retention import TABLES, read_retention
+from evenkeel_collector.store.retention import (
+    COMMENT_PREFIX,
+    TABLES,
+    expiry_of,
+    read_retention,
+)
 
 DAY_S = 86400
 
@@ -19,6 +24,16 @@ def test_a_tenant_with_a_rule_of_its_own_is_left_out_of_the_tables() -> None:
         "toDateTime(time) + toIntervalSecond(2592000) DELETE"
         " WHERE ifNull(tenant, '') NOT IN ('acme')"
     )
+
+
+def test_a_comment_says_when_rows_expire_if_all_of_a_table_do() -> None:
+    rules = read_retention(", ".join(f"{table}=2h" for table in TABLES))
+    for table, rule in rules.items():
+        expiry = f"{TABLES[table].time} + toIntervalSecond(7200)"
+        assert expiry_of(COMMENT_PREFIX + rule.ttl(table)) == expiry
+    for text in ("requests=30d, acme/requests=1.5h", "acme/requests=1.5h"):
+        assert expiry_of(COMMENT_PREFIX + read_retention(text)["requests"].ttl("requests")) is None
+    assert expiry_of("") is None
 
 
 def test_a_tenants_name_cannot_leave_its_quotes() -> None:
