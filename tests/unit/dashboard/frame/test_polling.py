@@ -9,7 +9,7 @@ def test_a_page_stops_checking_for_what_does_not_come() -> None:
     def script() -> None:
         import streamlit as st
 
-        from evenkeel_dashboard.frame.awaited import awaited
+        from evenkeel_dashboard.frame.polling import awaited
 
         found = awaited(
             lambda: list(st.session_state.get("there", ())),
