@@ -26,7 +26,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from bench.servers import describe_machine
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import TooManyError, weigh_protobuf
-from evenkeel_collector.intake.canonical import check_protobuf
+from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf

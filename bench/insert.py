@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.ingest import NUM_BODIES, build_body
-from evenkeel_collector.intake.canonical import check_protobuf
+from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 

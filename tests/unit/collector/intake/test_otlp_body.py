@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.intake.canonical import MalformedError, check_protobuf
+from evenkeel_collector.intake.otlp_body import MalformedError, check_protobuf
 from tests.fixtures.otlp_payload import key_values, trace_request
 
 
