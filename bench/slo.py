@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.slo_promtool import CASES_A_FILE, make_case, our_firing, promtool_differences
 from evenkeel.errors import EvenkeelError
-from evenkeel.slo.arithmetic import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
+from evenkeel.slo.burn_rates import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
 from evenkeel.slo.change_points import find_changes
 
 SEED = 20261121

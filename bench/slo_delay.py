@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from evenkeel.slo.arithmetic import DAY_S, alert_windows
+from evenkeel.slo.burn_rates import DAY_S, alert_windows
 from tests.fixtures.alert_receiver import AlertReceiver, serve_alerts
 from tests.fixtures.collector_process import running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request

@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from evenkeel.errors import CannotMeasureError
-from evenkeel.slo.arithmetic import DAY_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.backtest import replay
+from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.formats.prometheus import BAD_METRIC, EVENTS_METRIC, prometheus_rules
 from evenkeel.slo.model import Indicator, Metric, Slo
 

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.arithmetic import Counts, Severity
+from evenkeel.slo.burn_rates import Counts, Severity
 from evenkeel.slo.model import Slo, SloFile
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel_collector.alerts.alert import Transition

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.spike_measures import SPIKE_MEASURES
 from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult

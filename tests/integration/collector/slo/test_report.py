@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.backtest import replay
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, slo_parts
 from evenkeel.store import read_query

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span

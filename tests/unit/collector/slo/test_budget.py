@@ -9,8 +9,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import Freeze, check_not_frozen, read_freezes, write_freezes
-from evenkeel.slo.arithmetic import Counts, Severity, budget_left_ratio
 from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.burn_rates import Counts, Severity, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.burn_rates import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import formats
