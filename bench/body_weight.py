@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
 from bench.servers import describe_machine
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import TooManyError, weigh_protobuf
 from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json

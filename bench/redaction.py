@@ -25,7 +25,7 @@ from pydantic import SecretStr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
 from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens

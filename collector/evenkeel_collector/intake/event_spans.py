@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evenkeel import conventions, spans
-from evenkeel.privacy.budget import MAX_HASTY_VALUES, OverBudgetError
+from evenkeel.privacy.cpu_budget import MAX_HASTY_VALUES, OverBudgetError
 from evenkeel_collector.intake.begun_requests import AgentConversation, BegunRequest, BegunRequests
 from evenkeel_collector.intake.event_calls import READERS, DescribedCall, begins, number_of
 from evenkeel_collector.intake.otlp_body import AwaitedCall, to_text

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.rpc import code_pb2
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
 from evenkeel_collector.intake.body_weight import INLINE_BYTES, TooManyError
 from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError

@@ -30,7 +30,7 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import INLINE_READ_BYTES, weigh_protobuf
 
 COMMON = "opentelemetry.proto.common.v1"

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint, SummaryDataPoint
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import (
     COUNTED_BYTES,
     INLINE_BYTES,

@@ -9,14 +9,14 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from evenkeel.privacy.budget import (
+from evenkeel.privacy.checks import find_url_password
+from evenkeel.privacy.cpu_budget import (
     HASTY_RATIO,
     MAX_HASTY_VALUES,
     CpuBudget,
     OverBudgetError,
     allowance_s,
 )
-from evenkeel.privacy.checks import find_url_password
 from evenkeel.privacy.text_redactor import (
     OVER_BUDGET,
     RedactionTally,
@@ -190,7 +190,7 @@ def test_a_request_of_long_texts_keeps_none_of_them_and_the_rest_of_its_spans() 
 def test_cache_and_scorers_take_what_takes_too_long_for_private(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evenkeel.privacy.budget.ALLOWANCE_S", -1.0)
+    monkeypatch.setattr("evenkeel.privacy.cpu_budget.ALLOWANCE_S", -1.0)
     text = "1 202 555 " * 2000
     assert PrivateText().find_personal(text) == OVER_BUDGET
     assert pii(None, {}).score(text).value == 0.0
