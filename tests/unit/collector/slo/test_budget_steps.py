@@ -17,7 +17,7 @@ from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
 from evenkeel_collector.alerts.state import Delays
 from evenkeel_collector.commands.slo_text import check_text
-from evenkeel_collector.slo.budget import (
+from evenkeel_collector.slo.budget_steps import (
     budget_conditions,
     budget_keys,
     budget_labels,
