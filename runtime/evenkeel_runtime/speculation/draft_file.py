@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
-from evenkeel_runtime.speculation.store import DraftStore
+from evenkeel_runtime.speculation.draft_store import DraftStore
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.store import DraftStore
-from evenkeel_runtime.speculation.store_file import load_store, save_store, save_store_aside
+from evenkeel_runtime.speculation.draft_file import load_store, save_store, save_store_aside
+from evenkeel_runtime.speculation.draft_store import DraftStore
 
 SMALL_BYTES = 64 * 1024
 VOCABULARY = 1000
