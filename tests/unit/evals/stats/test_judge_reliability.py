@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.stats.judge import judge_corrected, judge_swap, kappa
+from evenkeel_evals.stats.judge_reliability import judge_corrected, judge_swap, kappa
 
 
 def test_diagnoses_of_fleiss_cohen_and_everitt() -> None:
