@@ -30,7 +30,7 @@ EXTRAS = {"collector": "[embedded,grafana]", "runtime": "[cpu]"}
 # With vLLM, what importing every module would take is minutes.
 IMPORTED = {
     "runtime": "evenkeel_runtime.serve.command evenkeel_runtime.serve.plugin "
-    "evenkeel_runtime.exporter.process evenkeel_runtime.request.gate",
+    "evenkeel_runtime.exporter.process evenkeel_runtime.request.control_middleware",
 }
 IMPORT_ALL = """
 import importlib, pkgutil, sys

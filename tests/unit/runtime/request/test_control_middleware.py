@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from evenkeel_runtime.control.config import ControlMode, Quota
 from evenkeel_runtime.control.gate import MAX_WAITING
 from evenkeel_runtime.control.service import ControlService
-from evenkeel_runtime.request.gate import BodyBudget, _Waiting
+from evenkeel_runtime.request.control_middleware import BodyBudget, _Waiting
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.gate_connection import START, App, CachingApp, Connection, make_service, soon
 
