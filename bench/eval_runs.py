@@ -21,10 +21,10 @@ from evenkeel_evals.ask.client import Call, ChatClient, Reply
 from evenkeel_evals.ask.schedule import interleave
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gate_verdicts import OVERALL, judge
-from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
+from evenkeel_evals.verdict.gates import parse_gates
 
 GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 SLICES = ("plain", "long", "multi-turn", "extraction", "special")

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.eval_runs import make_items, simulate
-from evenkeel_evals.judge.latency_effects import pairs_around
 from evenkeel_evals.stats.quantiles import harrell_davis_steps
 from evenkeel_evals.stats.shift import shift_of_differences
+from evenkeel_evals.verdict.latency_effects import pairs_around
 
 NUM_PAIRS, NUM_RESAMPLES, QUANTILE, MARGIN, ALPHA = 1000, 600, 0.95, 0.05, 0.025
 Floats = NDArray[np.float64]

@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gate_verdicts import OVERALL, Judgement, judge
-from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, Judgement, judge
+from evenkeel_evals.verdict.gates import parse_gates, with_errors
 
 GATES = with_errors(parse_gates("accuracy>=-5%, p95_ttft<=+10%, shift_ttft<=+5%"))
 NUM_ITEMS = 300

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
-from evenkeel_evals.judge.cost_effects import find_missing
-from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, Judgement, slices_of
-from evenkeel_evals.judge.gates import (
+from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.cost_effects import find_missing
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, Judgement, slices_of
+from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     CostGate,
     ErrorGate,
@@ -17,9 +18,8 @@ from evenkeel_evals.judge.gates import (
     PreferenceGate,
     is_more,
 )
-from evenkeel_evals.judge.looks import judge_once
-from evenkeel_evals.judge.preferences import JudgeQuality
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.looks import judge_once
+from evenkeel_evals.verdict.preferences import JudgeQuality
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
 COULD_NOT_MEASURE = "could not measure"

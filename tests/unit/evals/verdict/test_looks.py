@@ -7,10 +7,10 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.gate_verdicts import Look
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import Look
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.looks import StoppingRule, judge_look, plan_looks
 
 MakePair = Callable[..., AnsweredPair]
 GATES = parse_gates("accuracy>=-5%, shift_ttft<=+20%")

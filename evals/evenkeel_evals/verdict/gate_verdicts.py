@@ -10,11 +10,11 @@ from typing import Any
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.dataset.dataset import Item
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
-from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.stats.multiplicity import holm
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
+from evenkeel_evals.verdict.measure import measure
 
 OVERALL = "overall"
 # Tags that would be taken for all items here or where results are stored.

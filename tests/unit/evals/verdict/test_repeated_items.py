@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from evenkeel_evals.judge.gate_verdicts import Look
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.looks import StoppingRule, judge_look
-from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import Look
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.looks import StoppingRule, judge_look
+from evenkeel_evals.verdict.repeated_items import has_repeats, measure_items
 
 ACCURACY, SHIFT = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, combine, judge
-from evenkeel_evals.judge.gates import LatencyGate, parse_gates
-from evenkeel_evals.judge.latency_effects import min_pairs_for, pairs_around
-from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, combine, judge
+from evenkeel_evals.verdict.gates import LatencyGate, parse_gates
+from evenkeel_evals.verdict.latency_effects import min_pairs_for, pairs_around
+from evenkeel_evals.verdict.measure import measure
 
 GATES = parse_gates("accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, Repeats
-from evenkeel_evals.judge.repeated_items import GUARD_ALPHA, find_lost, repeats_for
+from evenkeel_evals.verdict.repeated_items import GUARD_ALPHA, find_lost, repeats_for
 
 
 @pytest.mark.parametrize("num_items", [1, 60, 456, 10_000])

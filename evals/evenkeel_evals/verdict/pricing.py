@@ -10,7 +10,7 @@ from evenkeel.errors import CannotMeasureError
 from evenkeel.prices.cost import Usage, price_at, request_cost
 from evenkeel.prices.price_file import PriceFile
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, ServerTimes
-from evenkeel_evals.judge.gates import CostGate, Gate
+from evenkeel_evals.verdict.gates import CostGate, Gate
 
 ENGINE_UNIT = "s of engine"
 

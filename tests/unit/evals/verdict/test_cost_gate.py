@@ -13,16 +13,16 @@ import pytest
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, ServerTimes
-from evenkeel_evals.judge.cost_effects import find_missing, measure_costs
-from evenkeel_evals.judge.decision import COULD_NOT_MEASURE, decide
-from evenkeel_evals.judge.gates import CostGate, parse_gates
-from evenkeel_evals.judge.looks import StoppingRule, judge_once, plan_looks
-from evenkeel_evals.judge.measure import estimate
-from evenkeel_evals.judge.plan import plan_gates
-from evenkeel_evals.judge.pricing import ENGINE_UNIT, Pricing, require_prices, with_unit
-from evenkeel_evals.judge.repeated_items import measure_items
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.cost_effects import find_missing, measure_costs
+from evenkeel_evals.verdict.decision import COULD_NOT_MEASURE, decide
+from evenkeel_evals.verdict.gates import CostGate, parse_gates
+from evenkeel_evals.verdict.looks import StoppingRule, judge_once, plan_looks
+from evenkeel_evals.verdict.measure import estimate
+from evenkeel_evals.verdict.plan import plan_gates
+from evenkeel_evals.verdict.pricing import ENGINE_UNIT, Pricing, require_prices, with_unit
+from evenkeel_evals.verdict.repeated_items import measure_items
 
 GATE = CostGate("cost<=+5%", 0.05)
 NOW = dt.datetime(2026, 11, 25, tzinfo=dt.UTC)

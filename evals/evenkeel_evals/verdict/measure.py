@@ -9,9 +9,13 @@ import numpy as np
 from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.cost_effects import estimate_cost, measure_costs
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import (
+from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
+from evenkeel_evals.stats.inputs import Floats
+from evenkeel_evals.stats.sign_flips import sign_flip_tails
+from evenkeel_evals.stats.tango import score_interval, score_z
+from evenkeel_evals.verdict.cost_effects import estimate_cost, measure_costs
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     CostGate,
     ErrorGate,
@@ -19,11 +23,7 @@ from evenkeel_evals.judge.gates import (
     PreferenceGate,
     is_more,
 )
-from evenkeel_evals.judge.latency_effects import Latencies, estimate_latency, measure_latencies
-from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
-from evenkeel_evals.stats.inputs import Floats
-from evenkeel_evals.stats.sign_flips import sign_flip_tails
-from evenkeel_evals.stats.tango import score_interval, score_z
+from evenkeel_evals.verdict.latency_effects import Latencies, estimate_latency, measure_latencies
 
 # A pair's value on each side, such as 1 for a right answer; None if it does not count.
 PairValue = tuple[float, float]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, ServerTimes
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.latency_split import split_latency
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.latency_split import split_latency
 
 MakePair = Callable[..., AnsweredPair]
 

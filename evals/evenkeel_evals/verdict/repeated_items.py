@@ -12,12 +12,12 @@ import numpy as np
 from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
-from evenkeel_evals.judge.latency_effects import Latencies, measure_latencies
-from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.verdict.latency_effects import Latencies, measure_latencies
+from evenkeel_evals.verdict.measure import measure, value_of
 
 GUARD_ALPHA = 0.001
 Z95 = float(norm.ppf(0.975))

@@ -13,11 +13,11 @@ from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sentinel import Drift
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.decision import Decision
-from evenkeel_evals.judge.gate_verdicts import GateResult
-from evenkeel_evals.judge.latency_split import LatencySplit
-from evenkeel_evals.judge.looks import StoppingRule
-from evenkeel_evals.judge.plan import GatePlan
+from evenkeel_evals.verdict.decision import Decision
+from evenkeel_evals.verdict.gate_verdicts import GateResult
+from evenkeel_evals.verdict.latency_split import LatencySplit
+from evenkeel_evals.verdict.looks import StoppingRule
+from evenkeel_evals.verdict.plan import GatePlan
 
 
 @dataclass(frozen=True, slots=True)

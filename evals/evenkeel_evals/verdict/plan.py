@@ -11,7 +11,9 @@ from scipy.stats import norm
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import LatencyMetric
-from evenkeel_evals.judge.gates import (
+from evenkeel_evals.stats.noninferiority import noninferior_accuracy
+from evenkeel_evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
+from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     CostGate,
     ErrorGate,
@@ -20,9 +22,7 @@ from evenkeel_evals.judge.gates import (
     PreferenceGate,
     name_of,
 )
-from evenkeel_evals.judge.latency_effects import MIN_PAIRS, min_pairs_for
-from evenkeel_evals.stats.noninferiority import noninferior_accuracy
-from evenkeel_evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
+from evenkeel_evals.verdict.latency_effects import MIN_PAIRS, min_pairs_for
 
 POWER = 0.8
 ALPHA_SEEN = 0.05

@@ -6,10 +6,10 @@ import pytest
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.gate_verdicts import judge
-from evenkeel_evals.judge.gates import Gate, parse_gates
-from evenkeel_evals.judge.plan import Assumptions, plan_gates, refuse_undecidable
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import judge
+from evenkeel_evals.verdict.gates import Gate, parse_gates
+from evenkeel_evals.verdict.plan import Assumptions, plan_gates, refuse_undecidable
 
 
 def test_two_hundred_items_cannot_hold_a_margin_of_one_point() -> None:

@@ -9,13 +9,13 @@ from enum import StrEnum
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gate_verdicts import Judgement, Look, judge
-from evenkeel_evals.judge.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
-from evenkeel_evals.judge.measure import measure, value_of
-from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
 from evenkeel_evals.stats.betting import anytime_p
 from evenkeel_evals.stats.spending import repeated_p
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gate_verdicts import Judgement, Look, judge
+from evenkeel_evals.verdict.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.verdict.measure import measure, value_of
+from evenkeel_evals.verdict.repeated_items import has_repeats, measure_items
 
 NUM_SEQUENTIAL = 5
 # Looks cost only CPU time here; more of them would hardly stop earlier.

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.stats import t
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
-from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.gates import CostGate
 from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums
 from evenkeel_evals.stats.inputs import Floats, Interval
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
+from evenkeel_evals.verdict.effect import Effect
+from evenkeel_evals.verdict.gates import CostGate
 
 MIN_PAIRS = 10
 # A few answers without a cost are left out; more could be the expensive ones.

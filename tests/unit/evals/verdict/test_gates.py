@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import LatencyMetric
-from evenkeel_evals.judge.gates import AccuracyGate, LatencyGate, parse_gates
+from evenkeel_evals.verdict.gates import AccuracyGate, LatencyGate, parse_gates
 
 
 def test_the_example_of_the_help() -> None:

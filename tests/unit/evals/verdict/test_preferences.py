@@ -9,9 +9,9 @@ import pytest
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, merge
 from evenkeel_evals.ask.pair_judge import load_judge, read_verdict
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.measure import measure
-from evenkeel_evals.judge.preferences import quality
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.measure import measure
+from evenkeel_evals.verdict.preferences import quality
 from tests.unit.evals.finished_run import says
 
 MakePair = Callable[..., AnsweredPair]

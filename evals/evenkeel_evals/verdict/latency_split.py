@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric, ServerTimes
-from evenkeel_evals.judge.gates import Gate, LatencyGate, name_of
-from evenkeel_evals.judge.latency_effects import pairs_around
+from evenkeel_evals.verdict.gates import Gate, LatencyGate, name_of
+from evenkeel_evals.verdict.latency_effects import pairs_around
 
 QUEUE, PREFILL, LONGER, SPEED, ELSEWHERE = (
     "queue",

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from evenkeel import spans
 from evenkeel_evals.ask.answers import Answer
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.report.table import print_outcome, to_markdown
 from evenkeel_evals.scorers.base import Score
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, merge
-from evenkeel_evals.judge.gate_verdicts import judge
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.preferences import quality
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import judge
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.preferences import quality
 from tests.unit.evals.finished_run import finish
-from tests.unit.evals.judge.test_preferences import says
+from tests.unit.evals.verdict.test_preferences import says
 
 MakePair = Callable[..., AnsweredPair]
 Verdicts = tuple[str | None, str | None]
