@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.report import write_report
 from evenkeel.slo.file.anomalies import default_anomalies
 from evenkeel_collector.slo.rule_evaluator import RuleEvaluator
 from evenkeel_collector.slo.store import SloStore
@@ -115,9 +116,7 @@ def main() -> int:
         client.close()
         storage.close()
     print(json.dumps(found, indent=1))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_report(args.json, found)
     return 0
 
 

@@ -53,6 +53,7 @@ import numpy as np
 from bench.cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
 from bench.cache_misses import measure_misses
 from bench.cache_rewordings import KINDS, count_by_kind, run_rewordings
+from bench.report import write_report
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import (
@@ -470,8 +471,7 @@ def main() -> int:
         found = run_rewordings(args.series or KINDS, remembering, args.runs)
         report.setdefault("rewordings", {}).update(found)
     show(report)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, report)
     return 0
 
 

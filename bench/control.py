@@ -29,6 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import (
     HOOKS,
     MODEL,
@@ -339,16 +340,14 @@ def main() -> int:
             f"{row['load']:36} {row['ratio']:.3f}, {row['lower95']:.3f} or more  "
             f"{'met' if row['is_met'] else 'MISSED'}; top class {row['top']}"
         )
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "served": asdict(served),
-            "machine": describe_machine(),
-            "seconds": args.seconds,
-            "loads": rows,
-            "pairs": [asdict(pair) for pair in pairs],
-        }
-        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = {
+        "served": asdict(served),
+        "machine": describe_machine(),
+        "seconds": args.seconds,
+        "loads": rows,
+        "pairs": [asdict(pair) for pair in pairs],
+    }
+    write_report(args.json, report)
     return 0
 
 

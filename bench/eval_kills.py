@@ -19,6 +19,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from bench.report import write_report
+
 ROOT = Path(__file__).parents[1]
 NUM_ITEMS = 100
 KILLS_A_RUN = 10
@@ -104,9 +106,7 @@ def main() -> None:
             total.update(kill_one_run(Path(folder), generator, wanted))
     for name, value in total.items():
         print(f"{name:12} {value}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(total, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, total)
 
 
 if __name__ == "__main__":

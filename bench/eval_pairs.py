@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.report import write_report
 from tests.checkout import source_path
 
 ROOT = Path(__file__).parents[1]
@@ -156,9 +157,7 @@ def main() -> None:
     for which, seconds in taken.items():
         low, middle, high = min(seconds), statistics.median(seconds), max(seconds)
         print(f"{which}: median {middle:.2f} s ({low:.2f} to {high:.2f})")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"items": NUM_ITEMS, "seconds": taken}) + "\n")
+    write_report(args.json, {"items": NUM_ITEMS, "seconds": taken})
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from bench.eval_runs import (
     share_found,
     share_of_false_alarms,
 )
+from bench.report import write_report
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
@@ -196,9 +197,7 @@ def main() -> None:
         figures[f"{part}_took_s"] = time.perf_counter() - started
     for name, value in figures.items():
         print(f"{name:55} {value:.4g}", flush=True)
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ busy machine the figures mostly reflect the load.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -93,8 +93,7 @@ def main() -> None:
     }
     for name, value in found.items():
         print(f"{name:20} {value:.3f}")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_report(args.json, found)
 
 
 if __name__ == "__main__":

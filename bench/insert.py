@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.ingest import NUM_BODIES, build_body
+from bench.report import write_report
 from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
@@ -117,8 +118,7 @@ def main() -> int:
         results.append({"variant": variant, "spans_an_insert": size, **middle})
         figures = "  ".join(f"{name} {value:8.1f}" for name, value in middle.items())
         print(f"{variant:9} {size:>7,}  {figures}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, results)
     print(args.output)
     return 0
 

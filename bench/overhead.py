@@ -31,6 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import (
     BARE,
     HOOKS,
@@ -228,18 +229,16 @@ def main() -> int:
         print(f"\n{name} against bare vLLM, {args.pairs} pairs, median (least to greatest):")
         for figure, v in figures.items():
             print(f"  {figure:36} {v['median']:8.4f}  ({v['least']:.4f} to {v['greatest']:.4f})")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "load": asdict(load),
-            "served": asdict(read_served(args)),
-            "machine": describe_machine(),
-            "control": args.control,
-            "speculates": args.speculate,
-            "summary": summary,
-            "pairs": [{name: asdict(s) for name, s in result.items()} for result in results],
-        }
-        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = {
+        "load": asdict(load),
+        "served": asdict(read_served(args)),
+        "machine": describe_machine(),
+        "control": args.control,
+        "speculates": args.speculate,
+        "summary": summary,
+        "pairs": [{name: asdict(s) for name, s in result.items()} for result in results],
+    }
+    write_report(args.json, report)
     return 0
 
 

@@ -8,7 +8,6 @@ B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decision
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.eval_runs import make_items, simulate
+from bench.report import write_report
 from evenkeel_evals.stats.quantiles import harrell_davis_steps
 from evenkeel_evals.stats.shift import shift_of_differences
 from evenkeel_evals.verdict.latency_effects import pairs_around
@@ -84,8 +84,7 @@ def main() -> None:
             name: {"mean": np.mean(v), "sd": np.std(v), "found_ratio": found[name] / args.runs}
             for name, v in estimates.items()
         }
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_report(args.json, record)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ how many secrets are missed in other encodings, and how many ordinary texts are 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -25,6 +24,7 @@ from pydantic import SecretStr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from evenkeel.privacy.cpu_budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
@@ -71,9 +71,7 @@ def main() -> int:
     disguised = result["disguised"]
     print(f"\nsecrets sent in other forms: {disguised['missed']} of {disguised['sent']} missed")
     print(f"ordinary texts: {disguised['changed']} of {disguised['ordinary']} changed")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=2))
+    write_report(args.json, result)
     return 0
 
 

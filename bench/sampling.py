@@ -8,7 +8,6 @@ truth, over repeated draws in which slow requests have longer stalls.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import random
@@ -20,6 +19,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from bench.report import write_report
 from evenkeel import spans
 from evenkeel.request_record import RequestRecord
 from evenkeel_collector.intake.sampling import LatencyObjective, SampledRequest, Sampler
@@ -53,9 +53,7 @@ def main() -> int:
     print(" ".join(f"{head:>15}" for head in heads))
     for row in rows:
         print(" ".join(f"{row[head]:15.4f}" for head in heads))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"cores": os.cpu_count(), "rows": rows}, indent=2))
+    write_report(args.json, {"cores": os.cpu_count(), "rows": rows})
     return 0
 
 

@@ -38,6 +38,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import describe_machine
 from golden_datasets.support.rewordings import read_near_misses, read_rewordings
 
@@ -312,8 +313,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ek-") as folder:
             name = f"engine, {args.layers} × {args.hidden}" if args.hidden else "engine, demo"
             report[name] = measure_engine(args, Path(folder))
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, report)
     return 0
 
 
