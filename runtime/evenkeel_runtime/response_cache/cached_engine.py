@@ -244,16 +244,16 @@ class CachedEngine:
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
         if entry is not None and vllm_outputs.fits(call.params, entry):
-            return self._serve(call, found, "exact", entry)
+            return self._serve(call, "exact", entry)
         if near is None or not vllm_outputs.fits(call.params, near.entry):
             return None
         call.run.cache.update(describe_control(control, near.hit_class))
         queue_replay = partial(self.replays.add, call, question, near)
         if may_serve(question.policy, control, near, self._random, queue_replay):
-            return self._serve(call, found, "semantic", near.entry)
+            return self._serve(call, "semantic", near.entry)
         return None
 
-    def _serve(self, call: EngineCall, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+    def _serve(self, call: EngineCall, layer: str, entry: CacheEntry) -> Any:
         run = call.run
         output = vllm_outputs.make_hit(call.request_id, call.prompt, entry)
         run.is_from_cache = True
