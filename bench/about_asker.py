@@ -7,8 +7,6 @@ cache for it. The rules were improved on these labels: on questions that they we
 expect to miss some.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tomllib

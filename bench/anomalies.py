@@ -8,8 +8,6 @@ lasts until the rule has been quiet for fifteen minutes, as in the default rules
 cohort is reported apart: nothing is known then of the time of day.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -6,8 +6,6 @@ Requests are generated inside the store, spread evenly over nine days, of 2 mode
 routes: 200 cohorts, as many as a rule judges. Every evaluation reads the newest windows of all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -9,8 +9,6 @@ Then one reading of the requests in flight, and the share itself: of random toke
 frequent as words (Zipf's law), of loops, and of an answer that falls into a loop half-way.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import statistics

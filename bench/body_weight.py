@@ -5,8 +5,6 @@ Worst: CPU seconds and peak memory, beyond the body's own, of counting and parsi
 a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import resource

@@ -26,8 +26,6 @@
 `--series` runs one series of `evidence` or of `rewordings`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -7,8 +7,6 @@ again with that store; each is stopped as soon as it is ready. Prints a table an
     python bench/collector_start.py --other ../before   # in turns with another checkout
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

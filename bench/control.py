@@ -13,8 +13,6 @@ goodput is the sum over all classes. The ratio of a load compares the sums over 
 lower bound is the 5th percentile of a bootstrap over rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

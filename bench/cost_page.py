@@ -9,8 +9,6 @@ up to the requests. Prints a table and writes JSON.
     python bench/cost_page.py --requests 200000     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -17,8 +17,6 @@ the queries of each page and of a change of range, and their times.
     python bench/dashboard.py --only ranges     # one part: views, ranges, refresh or queries
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Start and stop the processes of the dashboard's benches."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

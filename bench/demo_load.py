@@ -1,7 +1,5 @@
 """A served demo model and requests to it, for benches that compare what the field claims."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

@@ -8,8 +8,6 @@ against what can be queried. Prints a table, writes JSON, exits 1 if anything is
     python bench/durability.py --kills 5 --bodies 2000 --stopped-s 5   # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import random

@@ -6,8 +6,6 @@ here by rewording the dataset's own questions. Cold has an empty cache folder, w
 cold run filled. Medians of several rounds, alternating cold and warm.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

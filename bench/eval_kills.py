@@ -7,8 +7,6 @@ answer at the end. Repeated: answers given twice, beyond those in flight at a ki
 reports itself (`num_asked_again`). Changed: verdicts that differ when a complete run is repeated.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -8,8 +8,6 @@ The server is tests/fixtures/chat_server.py, which answers after 10 ms. All prog
 server in turn, start like a command, and have the same number of requests in flight.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

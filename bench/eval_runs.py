@@ -5,8 +5,6 @@ request (sd 0.15), a slow drift of the machine (random walk), and 2 % of request
 20-200 ms. Accuracy: 80 % correct; 5 % of the answers flip between two runs of the same side.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys

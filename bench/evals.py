@@ -16,8 +16,6 @@ A run without a change is one of them with the sides swapped at random within ev
 code as every run.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -14,8 +14,6 @@ Prefixes are random words, the model's continuation, and the words again, so tha
 a source of drafts and several words are likely to follow. Exits 1 if a distribution differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -7,8 +7,6 @@ each visit in a new browser profile, so that nothing is cached. Prints median an
 contentful paint (the skeleton), and of the moment the page has drawn its first own text.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

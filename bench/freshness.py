@@ -8,8 +8,6 @@ busy machine the figures mostly reflect the load.
     python bench/freshness.py --requests 5 --stops 1       # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

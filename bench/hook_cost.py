@@ -11,8 +11,6 @@ without. No model runs, because the noise of a server would hide these costs
 (bench/overhead_switch.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import marshal

@@ -9,8 +9,6 @@ store what it acknowledged, and every table must stay readable. Prints the figur
     python bench/hostile_bodies.py --mutations 2000       # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random

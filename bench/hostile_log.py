@@ -9,8 +9,6 @@ else is stored.
     python bench/hostile_log.py --segments 50 --in-store 5     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import random

@@ -10,8 +10,6 @@ leak is a different answer from the two stores; a quote is an error that contain
 tenant's rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

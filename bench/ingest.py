@@ -8,8 +8,6 @@ waits until every span can be queried. Prints a table and writes JSON.
     python bench/ingest.py --spans 20000         # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

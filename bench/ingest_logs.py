@@ -7,8 +7,6 @@ Alternates collectors that get spans with collectors that get log records of the
     python bench/ingest_logs.py --records 20000 --rounds 1     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import statistics

@@ -7,8 +7,6 @@ Prints a table and writes JSON.
     python bench/insert.py --sizes 12 --inserts 20          # the fixed cost
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

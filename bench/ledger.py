@@ -3,8 +3,6 @@
 Steps of a steady batch, ten per message, go through the reader's own code; no socket is involved.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

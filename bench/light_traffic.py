@@ -9,8 +9,6 @@ queries until it sees each request. Prints a table and writes JSON.
     python bench/light_traffic.py --slos slos.yaml                 # with SLO evaluation
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

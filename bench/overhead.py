@@ -15,8 +15,6 @@ model; `--weights` serves random weights with the shape of larger models. On a G
 `--gpu --weights 7b --concurrency 32 --tokens 128 --requests 64`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -14,8 +14,6 @@ milliseconds per request are printed for each process: they vary less than throu
 machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

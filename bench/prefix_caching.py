@@ -8,8 +8,6 @@ time and in random order. TTFT is `evenkeel.ttft_s` of each request's span; the 
 `gen_ai.usage.cache_read.input_tokens`. The result is over the pairs: median ratio of TTFT p50.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import statistics

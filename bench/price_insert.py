@@ -6,8 +6,6 @@ Compares the CPU of the process. Prints a table and writes JSON.
     python bench/price_insert.py --json build/price_insert.json
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import io

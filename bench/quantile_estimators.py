@@ -5,8 +5,6 @@
 B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decisions/0104 explains why.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -8,8 +8,6 @@ like a dashboard. Prints a table and writes JSON.
     python bench/query.py --store build/day --fill-s 500   # in pieces: run it until it measures
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import multiprocessing

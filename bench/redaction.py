@@ -5,8 +5,6 @@ of interleaved runs. Quality: precision and recall of each rule on the labelled 
 how many secrets are missed in other encodings, and how many ordinary texts are changed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

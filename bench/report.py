@@ -1,7 +1,5 @@
 """The file of a script's figures, which its flag `--json` names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ Bias: the mean of the longest stall over all requests, estimated from the kept o
 truth, over repeated draws in which slow requests have longer stalls.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

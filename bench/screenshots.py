@@ -7,8 +7,6 @@
 Starts a collector and a dashboard on what the demo left; `--url` takes a running dashboard instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ orders that it offers, one session, and the long one. Prints a table and writes 
     python bench/sessions_page.py
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

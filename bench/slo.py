@@ -5,8 +5,6 @@
 Needs promtool (Debian's package `prometheus`); no server is started.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

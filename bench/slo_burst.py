@@ -7,8 +7,6 @@ tenants' requests turn bad at once, so each SLO pages. `--others` adds dead, slo
 receivers to the healthy one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

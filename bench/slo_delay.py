@@ -7,8 +7,6 @@ rate. With default windows a page of target t is due limit × 1 h after the firs
 14.4 × (1 − t)); the printed figure is how much later its notification arrived.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

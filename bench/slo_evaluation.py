@@ -8,8 +8,6 @@ Requests are generated inside the store, spread evenly over the last thirty days
 the cost of firing alerts is not included.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import statistics

@@ -13,8 +13,6 @@ order, one id with two contents, or a repetition although no response was lost (
 because the process was killed). The third receiver may only miss firings that the book withdrew.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

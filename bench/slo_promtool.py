@@ -1,7 +1,5 @@
 """Judge random SLOs and series with our replay and, over the exported rules, with promtool."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

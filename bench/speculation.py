@@ -10,8 +10,6 @@ Traffic: `repeating` repeats the same prompts, greedily; `fresh` samples random 
 1, so that nothing in it was seen before; `mixed` is half of each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Uses the existing `.venv` by default; `--clean-clone` starts from a fresh clone,
 installation, and also measures its size. Needs a Chromium on the PATH.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

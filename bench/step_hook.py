@@ -8,8 +8,6 @@ the processor's caches: "cold" reads 64 MiB instead, before the step is schedule
 output is processed.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

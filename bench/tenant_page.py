@@ -7,8 +7,6 @@ with access to all rows and as one tenant; prints the medians in milliseconds. T
 sixth of the rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -8,8 +8,6 @@ all its cards. Prints the median and the slowest of each size; also the time to 
 and to scroll to the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import tempfile

@@ -8,8 +8,6 @@ cause, waits until the request's page says why and what would help, and clicks o
 Each step's time runs from the click until what it leads to is in view; prints the medians.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

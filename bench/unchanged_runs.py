@@ -11,8 +11,6 @@ unchanged candidate is shown to be no worse in accuracy and in latency, and how 
 a tenth of its answers and a tenth of its speed is detected.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

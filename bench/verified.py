@@ -16,8 +16,6 @@ A ratio is the sum of the times without over the sum of the times with; its inte
 2,000 bootstrap samples of the questions.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The commands of docker-compose.yml, run without containers: the demo against running parts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

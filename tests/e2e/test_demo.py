@@ -1,7 +1,5 @@
 """The whole platform as a user runs it: `evenkeel demo`, looked at in a real browser."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Numbers that are none, or out of range: refused at arrival, harmless to SLOs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path

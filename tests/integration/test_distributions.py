@@ -1,7 +1,5 @@
 """Each part as its wheel, beside exactly what its metadata asks for: nothing more is needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

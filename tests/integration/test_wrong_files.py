@@ -1,7 +1,5 @@
 """Whatever a command is given in place of a file, it says so in one line and exits with code 2."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import io

@@ -1,7 +1,5 @@
 """The same run promotes, or does not, through `evenkeel prompts` and through the operators' API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of engine steps, sent as the runtime sends them, are rows of `engine_steps`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The operators' API as its OpenAPI document promises it, and who may see the document."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

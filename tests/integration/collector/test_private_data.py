@@ -1,7 +1,5 @@
 """The data folder of a real collector, walked: nobody but its owner may open anything in it."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """A stored run promotes through the collector; the command's moves are in the same audit."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A request is found by its ID alone without reading all requests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

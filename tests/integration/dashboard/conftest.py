@@ -1,7 +1,5 @@
 """Fixtures of the dashboard's tests: one shared platform, and a browser per module."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Actions through the dashboard and who may run them: operator API, roles, sign-in."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

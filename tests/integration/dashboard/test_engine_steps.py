@@ -1,7 +1,5 @@
 """The engine page's series from step records, on an embedded store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the Evals page counts: prompt versions in use, and the scores of a run by slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the figures of the pages count, by the queries that they are read from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The frame in a real browser: first paint, console, addresses, time zones, tables, keyboard."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Health, a request and evaluations in a real browser, and what failures look like."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decisions on the Evals and Request pages: promotion, rollback, reviews, feedback."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The pages of engines other than vLLM in a real browser: filled, or "not reported"."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import timedelta

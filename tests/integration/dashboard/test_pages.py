@@ -1,7 +1,5 @@
 """Every page in a real browser: from a burning SLO to the request, and each page's purpose."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """A step that only partly lies in the range has the rate of that part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

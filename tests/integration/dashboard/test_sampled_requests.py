@@ -1,7 +1,5 @@
 """A request that stands for several, because its sender samples, is read as so many requests."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is recorded of the answers themselves, and seen of requests that hang, with a real vLLM."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -4,8 +4,6 @@ Qdrant in this process runs its client's own reimplementation of the server in P
 prove what a server does: the network, its indexes, several writers at once, a restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """A real vLLM serves paraphrases after calibration, and still does after a restart."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A real vLLM's cache follows its file, its sources and deletions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

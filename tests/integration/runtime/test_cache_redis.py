@@ -1,7 +1,5 @@
 """What only a real Redis does: exact eviction, and going away while in use."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Iterator
 

@@ -1,7 +1,5 @@
 """Control on the real server: what it does under burn, recovery, quotas, and their records."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Costs add up, and a saving is predicted, with vLLM's own scheduler; the full figures: bench."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sampled answers with drafts follow the model's own distribution: short form of the bench."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

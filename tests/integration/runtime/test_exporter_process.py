@@ -1,7 +1,5 @@
 """The exporter process on its own, between a real pipe and a real receiver."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import deque

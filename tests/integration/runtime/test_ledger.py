@@ -1,7 +1,5 @@
 """The ledger of each request that a real server stores: sums, causes, rivals, the cache, aborts."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """`evenkeel serve` with a vLLM that lacks a name the request hook builds on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Who may see our own pages: every page, credential and root path, before vLLM's own app."""
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """`vllm serve` in the ways that leave this process without a server: each is one warning."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

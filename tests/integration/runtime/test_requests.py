@@ -1,7 +1,5 @@
 """The runtime against a real vLLM: what clients do, and what is recorded of it."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

@@ -1,7 +1,5 @@
 """The response cache in front of a real vLLM, its entries in a real Redis."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor

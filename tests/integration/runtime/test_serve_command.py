@@ -1,7 +1,5 @@
 """`evenkeel serve` where it must refuse, and the exporter process on its own."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

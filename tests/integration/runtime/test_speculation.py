@@ -1,7 +1,5 @@
 """The speculation hook in a real vLLM engine: what greedy requests say does not depend on it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Drafted tokens are counted in four places, with one meaning, also for requests that end early."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """The speculative scheduler on vLLM's real scheduling, with made-up tokens."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

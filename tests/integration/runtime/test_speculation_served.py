@@ -1,7 +1,5 @@
 """`evenkeel serve --speculate auto`: drafts on spans and on `/metrics`, and the canary."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

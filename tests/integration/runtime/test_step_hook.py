@@ -1,7 +1,5 @@
 """The step hook around vLLM's own scheduler: what it records, and that it changes nothing."""
 
-from __future__ import annotations
-
 import logging
 import struct
 import time

@@ -1,7 +1,5 @@
 """Steps that are packed together are told as if each had been packed by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Step records over a real socket: from a sender to a reader, whichever of them is there first."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

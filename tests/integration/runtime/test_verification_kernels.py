@@ -1,7 +1,5 @@
 """vLLM's real CPU kernels: what is wrong is found by what it does, and replaced where it can be."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

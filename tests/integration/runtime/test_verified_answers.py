@@ -1,7 +1,5 @@
 """Whole cached answers as drafts, in vLLM's own scheduler; a made-up model has fixed answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random

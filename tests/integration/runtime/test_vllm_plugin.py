@@ -1,7 +1,5 @@
 """vLLM's own server, started by vLLM's own module entry, with this package installed beside it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

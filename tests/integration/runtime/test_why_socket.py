@@ -1,7 +1,5 @@
 """Questions about requests over the real socket, from the server's side to the exporter's."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing

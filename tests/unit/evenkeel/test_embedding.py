@@ -1,7 +1,5 @@
 """Embeddings: on one thread, and with a static vector that hardly misses what is near."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

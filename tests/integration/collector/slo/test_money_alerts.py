@@ -1,7 +1,5 @@
 """A budget in money per tenant: who overspends is reported, with the amount, until it is over."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path

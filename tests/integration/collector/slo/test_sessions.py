@@ -1,7 +1,5 @@
 """Sessions as events of SLOs: which are over, which of those are good, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

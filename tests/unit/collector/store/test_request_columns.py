@@ -3,8 +3,6 @@
 A field without a column in the migrations gets one at start: tests/integration/collector/.
 """
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any, cast

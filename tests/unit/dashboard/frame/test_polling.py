@@ -1,7 +1,5 @@
 """A page checks for what is missing, and stops in the end."""
 
-from __future__ import annotations
-
 from streamlit.testing.v1 import AppTest
 
 

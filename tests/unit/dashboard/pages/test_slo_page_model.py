@@ -1,7 +1,5 @@
 """Burn-down, calendar, burners and drafts, against numbers computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A short server outage only delays the run; a long one pauses it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """The gate on cost: from tokens and prices, or engine seconds, to a verdict."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace

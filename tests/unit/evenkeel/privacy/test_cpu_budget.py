@@ -1,7 +1,5 @@
 """Redaction's budget of CPU: what takes longer is withheld whole, and takes nothing from others."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

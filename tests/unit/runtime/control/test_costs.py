@@ -1,7 +1,5 @@
 """What a measured prompt costs, which limits apply to it, and when it is due."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Shares of the KV cache: who waits, who goes next, and what is held afterwards."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

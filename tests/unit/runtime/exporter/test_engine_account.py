@@ -1,7 +1,5 @@
 """Every second of an engine belongs to one kind, and the kinds add up."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What is kept of an engine's past, whose it is, and what is said where it is gone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

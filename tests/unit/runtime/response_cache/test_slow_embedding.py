@@ -1,7 +1,5 @@
 """Whatever becomes of embeddings, a request waits for them up to the limit, and is recorded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """The plugin's wrapper around vLLM's `build_and_serve`: whatever fails, vLLM serves."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """Past answers: what is returned did follow the text before it, in bounded memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

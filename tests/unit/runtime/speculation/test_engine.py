@@ -1,7 +1,5 @@
 """What is drafted for a step, and what is learned from it, with requests of a made-up engine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

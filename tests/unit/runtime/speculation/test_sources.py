@@ -1,7 +1,5 @@
 """Where drafts come from, in which order, and how strong each is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Builds engine steps for tests, in milliseconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
