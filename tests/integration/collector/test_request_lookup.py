@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenkeel.store import read_query
-from tests.fixtures.new_store import open_new_store
+from evenkeel_collector.store.storage import Storage
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
@@ -23,14 +23,12 @@ FROM numbers({NUM_GRANULES * 8192 - 1})
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
+def client(storage: Storage) -> Iterator[Any]:
     client = storage.connect()
     client.command(FILL)
     client.command("OPTIMIZE TABLE requests FINAL")
     yield client
     client.close()
-    storage.close()
 
 
 @pytest.mark.parametrize("name", ["request", "request_why"])

@@ -22,12 +22,6 @@ pytestmark = pytest.mark.integration
 HOUR = 3600 * S
 
 
-@pytest.fixture(autouse=True)
-def without_rollups(client: Any) -> None:
-    for table in ("requests_1m", "requests_1h"):
-        client.command(f"TRUNCATE TABLE {table}")
-
-
 def grouped(more: str = "groupBy: [tenant]", **words: str) -> str:
     return slo_text(**words).replace("aborted:", f"{more}, aborted:")
 

@@ -121,8 +121,6 @@ def test_a_tenant_that_overspends_is_reported_once_until_its_budget_is_raised(
 @pytest.fixture
 def priced(storage: Storage, client: Any) -> Any:
     """Return a client of a store in which a million tokens cost 2 EUR."""
-    for table in ("requests_1m", "requests_1h", "prices"):
-        client.command(f"TRUNCATE TABLE {table}")
     price = ModelPrice(
         name="support", input=2, output=8, source="price list", read=date(2026, 11, 20)
     )
