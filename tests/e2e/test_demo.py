@@ -28,7 +28,7 @@ from tests.checkout import ROOT
 from tests.fixtures.browser import running_browser
 from tests.queries import query
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 
 PICTURES = ROOT / "build" / "e2e"
 REPORTED = {

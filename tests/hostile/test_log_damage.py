@@ -145,7 +145,6 @@ def service_body(service: str) -> bytes:
     return trace_request(3, request, service=service).SerializeToString()
 
 
-@pytest.mark.integration
 def test_a_collector_starts_on_a_ruined_log_and_stores_all_that_is_intact(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
@@ -211,7 +210,6 @@ def test_a_collector_starts_on_a_ruined_log_and_stores_all_that_is_intact(tmp_pa
     assert json.loads(done.stdout) == {"refused": 0, "records": 0, "damaged_files_left": 9}
 
 
-@pytest.mark.integration
 def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Path) -> None:
     """What a disk spoils after the segment was sealed is found before it is inserted."""
     (tmp_path / "evenkeel.toml").write_text(f"[collector]\nmin_free_bytes = {1 << 60}\n")

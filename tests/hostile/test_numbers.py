@@ -15,8 +15,6 @@ from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.fixtures.number_ranges import BY_TABLE
 from tests.fixtures.otlp_payload import key_values, trace_request
 
-pytestmark = pytest.mark.integration
-
 PROTOBUF = {"content-type": "application/x-protobuf"}
 NAN, INF = float("nan"), float("inf")
 SECOND_NS = 10**9

@@ -14,8 +14,6 @@ from packaging.utils import canonicalize_name
 
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.integration
-
 COMMANDS = {
     "runtime": ("serve",),
     "collector": ("collect", "store", "alerts", "slo", "export"),

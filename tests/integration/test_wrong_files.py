@@ -18,8 +18,6 @@ from evenkeel.cli import build_parser, find_commands, main
 from tests.checkout import ROOT
 from tests.fixtures.served_model import free_port
 
-pytestmark = pytest.mark.integration
-
 DATASET = str(ROOT / "golden_datasets" / "support")
 SIDE = f"{DATASET}/sides/full.toml"
 SLOS = str(ROOT / "slos.yaml")

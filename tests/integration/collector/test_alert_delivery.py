@@ -26,8 +26,6 @@ from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.alert_receiver import Answer, serve_alerts
 
-pytestmark = pytest.mark.integration
-
 # A receiver that answers is in time on any machine.
 TIMEOUT_S = 60.0
 QUICK = DeliveryPolicy(timeout_s=TIMEOUT_S, unit_s=0.01, poll_s=0.01)

@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fixtures.collector_process import collector_environment
 from tests.fixtures.new_store import open_new_store
 from tests.queries import PARTS, ROOT
-
-pytestmark = pytest.mark.integration
 
 # Two shards at which nobody answers: what the engine plans fails there, what it refuses before.
 CLUSTER = """<clickhouse><remote_servers><prod>

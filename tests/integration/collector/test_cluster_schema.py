@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
@@ -15,8 +13,6 @@ from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.request_columns import added_fields, migrated_query, query_with
 from evenkeel_collector.store.rollups import view_statements
 from tests.fixtures.collector_process import collector_environment
-
-pytestmark = pytest.mark.integration
 
 MIGRATIONS = read_migrations()
 SCHEMA = cluster_schema("prod", MIGRATIONS)

@@ -37,8 +37,6 @@ from tests.fixtures.collector_process import (
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
 MAY, JULY = (dt.datetime(2026, month, 1, tzinfo=dt.UTC) for month in (5, 7))
 FILE = PriceFile(

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
@@ -15,8 +14,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 SHORT = (

@@ -21,8 +21,6 @@ from tests.queries import query
 from tests.unit.evenkeel.whatif.toy_engine import serve, some_tasks
 from tests.unit.runtime.wire.step_builder import MS, Step, build, decode, prefill
 
-pytestmark = pytest.mark.integration
-
 RESOURCE = {"service.name": "support-1", "service.instance.id": "i-1"}
 # running, waiting, three set aside, preempted, blocks: total, free, cached
 QUEUED = (2, 3, 1, 0, 0, 0, 100, 60, 70)

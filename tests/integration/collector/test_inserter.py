@@ -4,11 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fixtures.collector_process import ROOT, collector_environment, copy_new_store
-
-pytestmark = pytest.mark.integration
 
 CLOSE_UNDER_AN_INSERT = """
 import sys, threading, time

@@ -26,8 +26,6 @@ from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 SECOND = 10**9
 # The exporter's otel_logs, as of opentelemetry-collector-contrib e3bd2d1d648f,
 # exporter/clickhouseexporter/internal/sqltemplates/logs_table.sql.

@@ -22,8 +22,6 @@ from tests.fixtures.collector_process import (
 from tests.fixtures.otlp_payload import trace_request
 from tests.fixtures.private_walk import open_to_others
 
-pytestmark = pytest.mark.integration
-
 SLOS = ("--slos", str(ROOT / "slos.yaml"))
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.fixtures.collector_process import PROTOBUF, post, running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
 OLD, NEW = "You answer.", "You answer in one word."
 
 

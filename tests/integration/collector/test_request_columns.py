@@ -16,8 +16,6 @@ from tests.fixtures.clickhouse_server import clickhouse_server
 from tests.fixtures.collector_process import collector_environment
 from tests.fixtures.served_model import free_port
 
-pytestmark = pytest.mark.integration
-
 PLACE = "    temperature: Annotated"
 # The first of the two edits; the second is the value that STORE gives the record.
 NEW_FIELDS = """

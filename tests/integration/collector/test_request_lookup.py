@@ -10,8 +10,6 @@ from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 # Rows of one part, in granules of 8,192.
 NUM_GRANULES = 6
 FILL = f"""

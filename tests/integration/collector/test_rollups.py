@@ -31,7 +31,6 @@ from evenkeel_collector.store.rollups import Rollups, view_statements
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.slo_requests import random_filters, random_statuses
 
-pytestmark = pytest.mark.integration
 # What is no metric of requests.
 OTHERS = (*SESSIONS, *COUNTED_APART, Metric.COMPOSITE)
 

@@ -19,8 +19,6 @@ from evenkeel_collector.store.storage import Storage, insert_segment
 from tests.fixtures.otlp_payload import key_values
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 S = 10**9
 BEGIN = (time.time_ns() // S - 7200) * S
 TRACE, OTHER_TRACE, UNKNOWN_TRACE = b"1" * 16, b"2" * 16, b"3" * 16

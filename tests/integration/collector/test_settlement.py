@@ -16,8 +16,6 @@ from evenkeel_collector.store.storage import Storage, insert_segment
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 from tests.fixtures.otlp_payload import key_values
 
-pytestmark = pytest.mark.integration
-
 S = 10**9
 SUMS = (
     "SELECT sum(num_requests), sum(num_ok), sum(input_tokens), sum(output_tokens), sum(cost)"

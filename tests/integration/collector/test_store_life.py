@@ -8,7 +8,6 @@ from pathlib import Path
 
 import httpx
 import pyarrow.parquet
-import pytest
 
 from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
@@ -19,8 +18,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 DAY_NS = 86400 * 10**9

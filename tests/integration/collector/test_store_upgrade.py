@@ -21,8 +21,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 MIGRATIONS = read_migrations()
 NEWEST = MIGRATIONS[-1].number
 LATER = [migration for migration in MIGRATIONS if migration.number > 31]

@@ -8,8 +8,6 @@ from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 BEGIN_S = 1_795_168_800
 # Two whole steps of a minute, and a third that is filled for 15 s; the first begins after 20 s.
 ENDS = {"from_ms": (BEGIN_S + 20) * 1000, "to_ms": (BEGIN_S + 135) * 1000}

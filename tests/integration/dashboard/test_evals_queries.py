@@ -10,8 +10,6 @@ from evenkeel.store import read_query
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 WEEK = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": (NOW + 60 * S) // 10**6, "model": ""}
 
 

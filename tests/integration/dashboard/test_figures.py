@@ -13,8 +13,6 @@ from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 ENDS: dict[str, object] = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6}
 FILTERED = {**ENDS, **NO_FILTER}
 SLICED = {**FILTERED, "period_s": 60, "slice_s": 60}

@@ -11,8 +11,6 @@ from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from evenkeel_dashboard.pages import PAGES
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, settled
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def berlin(browser: Browser) -> Iterator[Page]:

@@ -28,8 +28,6 @@ from tests.fixtures.dashboard_process import (
 from tests.fixtures.served_model import free_port
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize(
     ("scheme", "width"),

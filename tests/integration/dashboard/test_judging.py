@@ -24,7 +24,6 @@ from tests.fixtures.dashboard_process import (
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
 TIMELINE = re.compile(
     r"tokens in \d+ emissions, \d+ of \d+ drafted tokens accepted, \d+ stalls? .*; first token .*; "
     r"stall of .* after arrival; .* prompt tokens .* from the prefix cache"

@@ -24,7 +24,6 @@ from tests.fixtures.dashboard_process import (
 )
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
 # Which request burned most varies, but every request page explains its time.
 CAUSE = re.compile(r"(The first token came|It ended without a token) after .* of it queue")
 PATHS = [page.path for page in PAGES if page.path != "request"]

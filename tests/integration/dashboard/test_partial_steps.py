@@ -10,8 +10,6 @@ from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 # The range begins 45 s into its first minute and ends 20 s into its last.
 HOUR_S = NOW // S // 3600 * 3600
 FROM_S, TO_S = HOUR_S + 45, HOUR_S + 620

@@ -14,8 +14,6 @@ from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.slo_requests import NOW, S, insert, slo_text
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 FROM_NS = NOW - 600 * S
 ENDS: dict[str, object] = {"from_ms": FROM_NS // 10**6, "to_ms": NOW // 10**6, **NO_FILTER}
 LATENCY = {**ENDS, "definition": "ours", "dimension": "tenant", "one_in": 1}

@@ -12,8 +12,6 @@ from tests.fixtures.collector_process import CollectorProcess
 from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 
-pytestmark = pytest.mark.integration
-
 CHANGES = """
 base = "good.toml"
 [[change]]

@@ -16,8 +16,6 @@ from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send
 
-pytestmark = pytest.mark.integration
-
 TOKEN = "an operator's"
 CONFIG = """
 name = "guarded"

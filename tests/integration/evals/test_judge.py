@@ -10,8 +10,6 @@ import pytest
 
 from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, EvalSetup, serving_setup
 
-pytestmark = pytest.mark.integration
-
 
 def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
     with serving_setup(tmp_path) as setup:

@@ -17,8 +17,6 @@ from tests.fixtures.eval_setup import (
     serving_setup,
 )
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[EvalSetup]:

@@ -18,8 +18,6 @@ from tests.fixtures.production_traffic import send, storing_content
 from tests.queries import query
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
-pytestmark = pytest.mark.integration
-
 CONFIG = """
 name = "{name}"
 window = "60s"

@@ -19,8 +19,6 @@ from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish as finish_run
 
-pytestmark = pytest.mark.integration
-
 
 class Receiver(ThreadingHTTPServer):
     daemon_threads = True

@@ -13,8 +13,6 @@ import pytest
 
 from tests.fixtures.served_model import ServedModel, long_answer
 
-pytestmark = pytest.mark.integration
-
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'

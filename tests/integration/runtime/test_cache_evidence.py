@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evenkeel.cli import main
 from golden_datasets.support.rewordings import read_rewordings
@@ -14,8 +13,6 @@ from tests.checkout import ROOT
 from tests.fixtures.equipped_server import CACHE_HEADER
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import ServedModel, serve
-
-pytestmark = pytest.mark.integration
 
 POLICY = """
 embedding_timeout_s = 10

@@ -4,12 +4,9 @@ import time
 from collections.abc import Callable
 
 import httpx
-import pytest
 
 from evenkeel.cli import main
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
-
-pytestmark = pytest.mark.integration
 
 TENANT = "operations"
 

@@ -13,8 +13,6 @@ from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.fixtures.redis_process import RedisProcess, run_redis
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
-pytestmark = pytest.mark.integration
-
 TIMEOUT_S = 10.0
 
 

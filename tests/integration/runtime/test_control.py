@@ -4,12 +4,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 
 from evenkeel.spans import CONTROL_LEVER, SPAN_CONTROL
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 
 def ask(served: ServedModel, **headers: str) -> httpx.Response:

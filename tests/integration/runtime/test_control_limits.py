@@ -13,8 +13,6 @@ import pytest
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
 
-pytestmark = pytest.mark.integration
-
 LIMITS = """
 default_class = "patient"
 

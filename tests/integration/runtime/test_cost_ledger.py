@@ -10,8 +10,6 @@ from evenkeel.whatif.saving import PredictedSaving
 from tests.fixtures import random_model
 from tests.fixtures.replayed_engine import ReplayedEngine, additive, open_engine
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplayedEngine]:

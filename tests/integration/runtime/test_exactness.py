@@ -12,8 +12,6 @@ import pytest
 from tests.checkout import ROOT, source_path
 from tests.fixtures.exactness_runs import BEGINS, MENDED, RUNS, SOURCES, UNMENDED, WATCHED
 
-pytestmark = pytest.mark.integration
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -27,8 +27,6 @@ from evenkeel_runtime.wire.frames import ExporterConfig
 from evenkeel_runtime.wire.observation import Observation, encode
 from tests.fixtures.otlp_receiver import OtlpReceiver
 
-pytestmark = pytest.mark.integration
-
 # What is left is sent at once, if the machine lets it.
 CLOSE_S = 240.0
 

@@ -15,8 +15,6 @@ from evenkeel.spans import SPAN_ENGINE_STEPS
 from tests.fixtures.otlp_receiver import ReceivedSpan
 from tests.fixtures.served_model import ServedModel, long_answer
 
-pytestmark = pytest.mark.integration
-
 PREFIX = "evenkeel.ledger."
 # About 2,000 tokens of the demo model's vocabulary.
 LONG_TEXT = "please help me with order number 123 " * 190

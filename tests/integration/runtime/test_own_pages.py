@@ -27,8 +27,6 @@ from evenkeel_runtime.serve.own_pages import OWN_PAGES
 from tests.unit.runtime.request.test_why import answer as explain
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
-pytestmark = pytest.mark.integration
-
 KEY = "secret"
 CACHE = "/v1/evenkeel/cache"
 OPEN_METRICS = {"accept": "application/openmetrics-text"}

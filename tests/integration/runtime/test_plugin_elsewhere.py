@@ -8,8 +8,6 @@ import pytest
 
 from tests.checkout import source_path
 
-pytestmark = pytest.mark.integration
-
 # vLLM's own command, up to where it looks for the model.
 SCRIPT = """
 import os, sys

@@ -19,8 +19,6 @@ from tests.fixtures.served_model import (
     long_answer,
 )
 
-pytestmark = pytest.mark.integration
-
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 
 

@@ -18,8 +18,6 @@ from evenkeel_runtime.wire.observation import LEAST_HOLD_S
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
 from tests.fixtures.served_model import long_answer
 
-pytestmark = pytest.mark.integration
-
 # Room for one; who is in a hurry is refused soon.
 ONE_PLACE = """
 default_class = "patient"

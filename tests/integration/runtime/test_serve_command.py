@@ -18,8 +18,6 @@ from evenkeel_runtime.wire.observation import Observation
 from tests.checkout import source_path
 from tests.fixtures.served_model import ROOT, free_port
 
-pytestmark = pytest.mark.integration
-
 SEEN = Observation(
     request_id="r", model="m", operation="chat", arrival_unix_ns=0, arrival_ns=0, end_ns=1
 )

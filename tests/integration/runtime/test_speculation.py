@@ -11,8 +11,6 @@ import pytest
 from tests.checkout import ROOT, source_path
 from tests.fixtures.speculating_engine import UNDRAFTED
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:

@@ -5,12 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 NUM_ROUNDS = 8

@@ -11,8 +11,6 @@ from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 
-pytestmark = pytest.mark.integration
-
 PROMPT = [3 + i for i in range(20)]
 
 

@@ -9,8 +9,6 @@ import pytest
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
 
-pytestmark = pytest.mark.integration
-
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 MAX_TOKENS = 64
 CANARY = "evenkeel.speculation.canary"

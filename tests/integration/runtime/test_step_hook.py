@@ -17,8 +17,6 @@ from tests.fixtures import random_model
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 from tests.fixtures.step_records import Records, Seen, everything
 
-pytestmark = pytest.mark.integration
-
 PROMPT = [3 + i % 500 for i in range(200)]
 OTHER_PROMPT = [3 + i * 7 % 500 for i in range(200)]
 

@@ -21,8 +21,6 @@ from evenkeel_runtime.engine.packer import (
 from evenkeel_runtime.engine.sender import StepSender
 from evenkeel_runtime.wire.steps import Held, decode_batch
 
-pytestmark = pytest.mark.integration
-
 MS = 1_000_000
 STATE = (1, 0, 0, 0, 0, 0, 100, 50, 20)
 

@@ -14,8 +14,6 @@ from evenkeel_runtime.exporter.step_reader import StepReader
 from evenkeel_runtime.ledger.attribution import Phase, RequestTimes
 from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, Left
 
-pytestmark = pytest.mark.integration
-
 MS = 1_000_000
 WAIT_S = 120.0
 

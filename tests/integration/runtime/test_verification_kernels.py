@@ -16,8 +16,6 @@ from evenkeel_runtime.adapter.verification_kernels import expand
 from evenkeel_runtime.speculation.draftable import may_be_drafted, withhold_drafts
 from tests.checkout import ROOT, source_path
 
-pytestmark = pytest.mark.integration
-
 # A process as vLLM's worker is when it registers its kernels, which it does for each engine.
 WORKER = """
 import json

@@ -15,8 +15,6 @@ from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 
-pytestmark = pytest.mark.integration
-
 PROMPT = list(range(3, 23))
 LONGEST = 128
 

@@ -22,8 +22,6 @@ from tests.checkout import source_path
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import free_port
 
-pytestmark = pytest.mark.integration
-
 READY_TIMEOUT_S = 600.0
 SYSTEM = "w3 w4 w5"
 ENGINE_ENDS_WITHIN_S = 60.0

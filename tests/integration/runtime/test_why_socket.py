@@ -11,8 +11,6 @@ import pytest
 from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
 from evenkeel_runtime.request.why import NoAnswerError, WhyClient
 
-pytestmark = pytest.mark.integration
-
 DIVERGED = {"at_token": 3, "own_tokens": [1, 2], "its_tokens": []}
 
 

@@ -11,8 +11,6 @@ from evenkeel_collector.store.storage import Storage
 from tests.fixtures.board_queries import BoardQuery, store_queries
 from tests.fixtures.clickhouse_macros import ALL, expand
 
-pytestmark = pytest.mark.integration
-
 S = 10**9
 TO_S = 1_795_168_800
 FROM_S = TO_S - 3600

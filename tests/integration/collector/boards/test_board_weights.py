@@ -14,8 +14,6 @@ from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 TO_S = NOW // S // 3600 * 3600
 FROM_S = TO_S - 3600
 NOTHING = dict.fromkeys(("tenant", "model", "route", "slo"), ALL)

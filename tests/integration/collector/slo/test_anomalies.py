@@ -27,8 +27,6 @@ from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
 from tests.integration.collector.slo.test_rules import engine_rows
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 MINUTE = 60 * S
 # Windows of a minute, so that an hour of past is enough.
 SPIKE = """\

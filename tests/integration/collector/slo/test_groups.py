@@ -17,8 +17,6 @@ from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 HOUR = 3600 * S
 
 

@@ -24,8 +24,6 @@ from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, post, r
 from tests.fixtures.otlp_payload import trace_request
 from tests.fixtures.slo_requests import NOW, S, insert
 
-pytestmark = pytest.mark.integration
-
 MINUTE = 60 * S
 PRICES = """\
 currency = "EUR"

@@ -21,8 +21,6 @@ from evenkeel_collector.slo.report import SloReport, measure
 from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 MINUTE = 60 * S
 DAY = 86400 * S
 LEFT_OUT = Correction(

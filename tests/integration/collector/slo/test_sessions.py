@@ -13,7 +13,6 @@ from evenkeel.store import read_query
 from evenkeel_collector.slo.history import count_buckets
 from tests.fixtures.slo_requests import NOW, S, evaluator, insert
 
-pytestmark = pytest.mark.integration
 MINUTE = 60 * S
 
 TASKS = """\
