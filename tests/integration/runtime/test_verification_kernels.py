@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from evenkeel_runtime.adapter.verification_kernels import expand
 from evenkeel_runtime.speculation.draftable import may_be_drafted, withhold_drafts
 from tests.checkout import ROOT, source_path
+from tests.fixtures.python_process import run_python
 
 # A process as vLLM's worker is when it registers its kernels, which it does for each engine.
 WORKER = """
@@ -52,13 +51,8 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def told() -> tuple[dict[str, Any], str]:
     """What the worker printed, and what it logged."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WORKER],
-        cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": source_path()},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        "-W", "ignore", "-c", WORKER, cwd=ROOT, env=dict(os.environ) | {"PYTHONPATH": source_path()}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr

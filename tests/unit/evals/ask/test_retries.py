@@ -23,6 +23,7 @@ from evenkeel_evals.ask.client import Call, Reply, read_retry_after
 from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_command
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.eval import EVAL
+from tests.fixtures.python_process import run_python
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
 NUM_ITEMS = 12
@@ -328,10 +329,7 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
     assert "Traceback" not in err
     server.go_away()
     server.come_back()
-    done = subprocess.run(
-        [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:]],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_python(
+        "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:], check=True
     )
     assert json.loads(done.stdout)["num_interruptions"] == 1
