@@ -34,13 +34,6 @@ GIVES_UP = replace(QUICK, timeout_s=15.0)
 NUM_KILLS = 25
 
 
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
-
-
 @contextmanager
 def delivering(
     path: Path, *receivers: Receiver, policy: DeliveryPolicy = QUICK

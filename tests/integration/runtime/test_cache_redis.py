@@ -1,7 +1,7 @@
 """What only a real Redis does: exact eviction, and going away while in use."""
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,12 +14,6 @@ from tests.fixtures.redis_process import RedisProcess, run_redis
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 TIMEOUT_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisProcess]:
-    with run_redis() as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -87,13 +87,6 @@ def read_past(engine: Evaluator, now_ns: int) -> None:
     families = engine._rules._spikes._families.values()
     while any(family.pasts is not None and family.pasts.is_loading for family in families):
         engine.cycle(now_ns)
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def spikes(book: AlertBook) -> dict[str, Alert]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from evenkeel_evals.ask.client import Call, Reply, read_retry_after
 from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_command
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.eval import EVAL
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.python_process import run_python
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
@@ -105,20 +106,13 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
     server.delay_s = 0.5
     async with PatientClient(2, 120.0, None, 30.0, said.append) as client:
         slow = asyncio.create_task(client.ask(call(server)))
-        await asyncio.to_thread(wait_until, lambda: server.num_requests == 1)
+        await asyncio.to_thread(wait_for, lambda: server.num_requests == 1)
         server.refusals = [(503, {"Retry-After": "1"})]
         refused = asyncio.create_task(client.ask(call(server)))
         assert (await slow).text == "hello"
         assert [line for line in said if "again after" in line] == []
         assert (await refused).num_retries == 1
     assert "is answering again after" in said[-1]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502])
