@@ -19,18 +19,15 @@ code as every run.
 import argparse
 import asyncio
 import json
-import random
 import sys
-import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.eval_kills import KILLS_A_RUN, kill_one_run
+from bench.eval_kills import kill_runs
 from bench.eval_runs import (
     GATES,
     client_overhead_s,
@@ -159,16 +156,6 @@ def simulated(num_runs: int) -> dict[str, float]:
     }
 
 
-def kills(num_kills: int, seed: int) -> dict[str, float]:
-    generator = random.Random(seed)
-    total: Counter[str] = Counter(kills=0, lost=0, asked_again=0, repeated=0, changed=0)
-    while total["kills"] < num_kills:
-        with tempfile.TemporaryDirectory() as folder:
-            wanted = min(KILLS_A_RUN, num_kills - total["kills"])
-            total.update(kill_one_run(Path(folder), generator, wanted))
-    return {f"kill_{name}": float(value) for name, value in total.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
@@ -191,7 +178,8 @@ def main() -> None:
         elif part == "simulated":
             figures |= simulated(args.runs)
         else:
-            figures |= kills(args.kills, args.seed)
+            total = kill_runs(args.kills, args.seed)
+            figures |= {f"kill_{name}": float(value) for name, value in total.items()}
         figures[f"{part}_took_s"] = time.perf_counter() - started
     for name, value in figures.items():
         print(f"{name:55} {value:.4g}", flush=True)

@@ -21,6 +21,7 @@ from bench.report import write_report
 from evenkeel import spans
 from evenkeel.request_record import RequestRecord
 from evenkeel_collector.intake.sampling import LatencyObjective, SampledRequest, Sampler
+from tests.fixtures.otlp_payload import key_values
 
 NUM_SPANS = 512
 NUM_EMISSIONS = 64
@@ -126,22 +127,9 @@ def build() -> bytes:
             emission_tokens=[1] * NUM_EMISSIONS,
         )
         span = scope_spans.spans.add(trace_id=rng.randbytes(16), name="chat support-4m")
-        for key, value in record.to_attributes().items():
-            fill(span.attributes.add(key=key).value, value)
+        span.attributes.extend(key_values(record.to_attributes()))
     encoded: bytes = message.SerializeToString()
     return encoded
-
-
-def fill(target: Any, value: Any) -> None:
-    if isinstance(value, str):
-        target.string_value = value
-    elif isinstance(value, int):
-        target.int_value = value
-    elif isinstance(value, float):
-        target.double_value = value
-    else:
-        for item in value:
-            fill(target.array_value.values.add(), item)
 
 
 if __name__ == "__main__":

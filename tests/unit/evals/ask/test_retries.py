@@ -24,6 +24,7 @@ from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_comman
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.eval import EVAL
 from tests.fixtures.collector_process import wait_for
+from tests.fixtures.eval_setup import write_dataset
 from tests.fixtures.python_process import run_python
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
@@ -170,18 +171,8 @@ def test_retry_after_as_a_date() -> None:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    folder = tmp_path / "echo"
-    folder.mkdir()
-    rows = (
-        {"id": f"q{i}", "messages": [{"role": "user", "content": f"say {i}"}]}
-        | {"reference": f"say {i}"}
-        for i in range(NUM_ITEMS)
-    )
-    (folder / "echo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "echo.toml").write_text('version = "1"\n')
-    for name in ("a", "b"):
-        (folder / f"{name}.toml").write_text(f'[prompt]\nsystem = "{name}"\n')
-    return folder
+    write_dataset(tmp_path / "echo", NUM_ITEMS)
+    return tmp_path / "echo"
 
 
 def arguments(server: FlakyServer, dataset: Path, *flags: str) -> list[str]:
