@@ -15,7 +15,6 @@ lower bound is the 5th percentile of a bootstrap over rounds.
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import time
@@ -30,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.report import write_report
 from bench.servers import (
     HOOKS,
-    MODEL,
     Server,
     add_served,
+    chat_request,
     describe_machine,
     read_served,
     receiver,
@@ -142,23 +141,10 @@ async def ask(server: Server, slo_class: str, number: int) -> Answer:
     """Send one request and read its answer to the end."""
     kind = KINDS[slo_class]
     question = f"Order {number}: where is it? " + FILLER * kind.sentences
-    body = json.dumps(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": question}],
-            "max_tokens": kind.tokens,
-            "ignore_eos": True,
-            "stream": True,
-        }
-    ).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
-        f"x-evenkeel-slo-class: {slo_class}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+    request = chat_request(question, kind.tokens, f"x-evenkeel-slo-class: {slo_class}")
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(head.encode() + body)
+    writer.write(request)
     status, first, last = 0, None, b""
     try:
         while data := await reader.read(1 << 16):

@@ -17,7 +17,6 @@ model; `--weights` serves random weights with the shape of larger models. On a G
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import sys
@@ -33,12 +32,12 @@ from bench.report import write_report
 from bench.servers import (
     BARE,
     HOOKS,
-    MODEL,
     REQUESTS,
     SECOND,
     TRACING,
     Server,
     add_served,
+    chat_request,
     describe_machine,
     read_served,
     receiver,
@@ -77,22 +76,10 @@ class Sample:
 
 async def ask(port: int, number: int, tokens: int) -> float:
     """Stream one answer with this number of tokens; return the seconds to its first bytes."""
-    body = json.dumps(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": QUESTION.format(number=number)}],
-            "max_tokens": tokens,
-            "ignore_eos": True,
-            "stream": True,
-        }
-    ).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+    request = chat_request(QUESTION.format(number=number), tokens)
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(head.encode() + body)
+    writer.write(request)
     first = None
     last = b""
     while data := await reader.read(1 << 16):
