@@ -7,10 +7,7 @@ with access to all rows and as one tenant; prints the medians in milliseconds. T
 sixth of the rows.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -22,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.dashboard_store import INSERT
+from bench.report import write_report
 from evenkeel.store import read_query
 from evenkeel_collector.query.engine import Query, QueryEngine, QueryLimits
 from evenkeel_collector.store.storage import open_embedded
@@ -67,11 +65,9 @@ def main() -> int:
     for name, figure in figures.items():
         print(f"{name:32} everybody {figure['everybody_ms']:8.1f} ms, "
               f"tenant {figure['tenant_ms']:8.1f} ms")  # fmt: skip
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        machine = {"machine": platform.machine(), "cores": os.cpu_count()}
-        settings = {"requests": args.requests, "times": args.times}
-        args.json.write_text(json.dumps({**machine, **settings, "pages": figures}, indent=2))
+    machine = {"machine": platform.machine(), "cores": os.cpu_count()}
+    settings = {"requests": args.requests, "times": args.times}
+    write_report(args.json, {**machine, **settings, "pages": figures})
     return 0
 
 

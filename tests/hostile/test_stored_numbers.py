@@ -23,8 +23,6 @@ from tests.hostile.test_numbers import SECOND_NS, SLOS
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 NO_CORRECTIONS: dict[str, list[int]] = {"corrected_from_ns": [], "corrected_to_ns": []}
 # In each table a row that its view would refuse.
 BAD_ROWS = (

@@ -34,16 +34,16 @@ from evenkeel_evals.dataset.dataset import (
     load_dataset,
     refuse_damaged,
 )
-from evenkeel_evals.judge.gates import CostGate, Gate, parse_gates, with_errors
-from evenkeel_evals.judge.looks import StoppingRule
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import GatePlan, plan_gates, refuse_undecidable
-from evenkeel_evals.judge.pricing import needs_engine_seconds, require_prices, with_unit
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.verdict.gates import CostGate, Gate, parse_gates, with_errors
+from evenkeel_evals.verdict.looks import StoppingRule
+from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.plan import GatePlan, plan_gates, refuse_undecidable
+from evenkeel_evals.verdict.pricing import needs_engine_seconds, require_prices, with_unit
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
 from evenkeel_evals.ask.sides import other_changes
-from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.verdict.outcome import Outcome
 
 # Packages that can change a number in a verdict.
 PACKAGES = ("evenkeel", "evenkeel-evals", "numpy", "scipy", "statsmodels", "httpx")

@@ -99,6 +99,11 @@ class Gathered:
     num_deletions: int = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the answer is finished, so that it may be kept and compared."""
+        return self.finish_reason in ("stop", "length")
+
+    @property
     def text(self) -> str:
         """The answer so far."""
         return "".join(self.texts)

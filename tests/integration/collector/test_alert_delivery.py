@@ -26,21 +26,12 @@ from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.alert_receiver import Answer, serve_alerts
 
-pytestmark = pytest.mark.integration
-
 # A receiver that answers is in time on any machine.
 TIMEOUT_S = 60.0
 QUICK = DeliveryPolicy(timeout_s=TIMEOUT_S, unit_s=0.01, poll_s=0.01)
 # One that never answers costs a test this long, and the others of that test have as long.
 GIVES_UP = replace(QUICK, timeout_s=15.0)
 NUM_KILLS = 25
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 @contextmanager

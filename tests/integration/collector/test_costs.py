@@ -7,7 +7,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,8 @@ from tests.fixtures.collector_process import (
     running_collector,
     wait_for,
 )
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
 MAY, JULY = (dt.datetime(2026, month, 1, tzinfo=dt.UTC) for month in (5, 7))
@@ -65,21 +62,9 @@ MODELS = ("big", "big_%x", "big_yx", "bigger", "it's", "own-1", "own-12", "gpu",
 HAS_ENGINE_S = "engine_s" in REQUEST_FIELDS
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(storage: Storage) -> Iterator[Any]:
-    client = storage.connect()
-    for table in ("requests", "requests_1m", "requests_1h", "session_parts", "prices"):
-        client.command(f"TRUNCATE TABLE {table}")
+@pytest.fixture(autouse=True)
+def without_prices(storage: Storage, client: Any) -> None:
     storage.prices.use(None)
-    yield client
-    client.close()
 
 
 def insert(client: Any, *rows: Mapping[str, Any]) -> None:

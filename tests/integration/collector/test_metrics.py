@@ -29,8 +29,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 PAGES = {
     "/metrics": 'vllm:num_requests_running{model_name="m"} 2.0\n'
     "# TYPE vllm:e2e_request_latency_seconds histogram\n"

@@ -1,7 +1,5 @@
 """Actions through the dashboard and who may run them: operator API, roles, sign-in."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -31,7 +29,6 @@ from tests.fixtures.identity_provider import (
 )
 from tests.fixtures.served_model import free_port
 
-pytestmark = pytest.mark.integration
 TOKENS = {"reader": ["query"], "operator": ["admin"], "sender": ["ingest"]}
 TENANT_TOKEN = "of-globex"
 TENANT = "globex"

@@ -18,8 +18,6 @@ from evenkeel_dashboard.pages import PAGES
 from tests.fixtures.dashboard_process import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 LATENCY: dict[str, object] = {
     **NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "tenant", "one_in": 1,
     "column": "ttft_s",

@@ -13,13 +13,11 @@ from evenkeel import spans
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.scorers.base import Score, make_scorer
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish as finish_run
-
-pytestmark = pytest.mark.integration
 
 
 class Receiver(ThreadingHTTPServer):

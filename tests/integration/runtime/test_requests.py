@@ -1,7 +1,5 @@
 """The runtime against a real vLLM: what clients do, and what is recorded of it."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
@@ -20,8 +18,6 @@ from tests.fixtures.served_model import (
     ServedModel,
     long_answer,
 )
-
-pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 

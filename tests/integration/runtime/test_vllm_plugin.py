@@ -1,7 +1,5 @@
 """vLLM's own server, started by vLLM's own module entry, with this package installed beside it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -23,8 +21,6 @@ from evenkeel_runtime.demo_model.checkpoint import target_path
 from tests.checkout import source_path
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import free_port
-
-pytestmark = pytest.mark.integration
 
 READY_TIMEOUT_S = 600.0
 SYSTEM = "w3 w4 w5"

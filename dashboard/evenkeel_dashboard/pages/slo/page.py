@@ -15,11 +15,11 @@ from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.selection import FILTERS, Selection
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records

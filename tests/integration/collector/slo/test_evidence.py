@@ -16,8 +16,6 @@ from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 LEDGER = {"ttft.prefill.others": 1.5, "ttft.queue.seats": 0.3, "decode.decode.own": 0.2}
 
 

@@ -17,15 +17,7 @@ from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 HOUR = 3600 * S
-
-
-@pytest.fixture(autouse=True)
-def without_rollups(client: Any) -> None:
-    for table in ("requests_1m", "requests_1h"):
-        client.command(f"TRUNCATE TABLE {table}")
 
 
 def grouped(more: str = "groupBy: [tenant]", **words: str) -> str:

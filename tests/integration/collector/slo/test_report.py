@@ -8,39 +8,23 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.backtest import replay
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, slo_parts
-from evenkeel.store import read_query
 from evenkeel.times import to_datetime
 from evenkeel_collector.commands.slo_burned import burned_text
 from evenkeel_collector.slo.corrections import Correction
 from evenkeel_collector.slo.history import count_buckets
 from evenkeel_collector.slo.report import SloReport, measure
 from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
-from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.slo_requests import NOW, SLOW, Reader, S, evaluator, insert, slo_text
 
 MINUTE = 60 * S
 DAY = 86400 * S
 LEFT_OUT = Correction(
     "c1", "chat", NOW - 7200 * S, NOW - 3600 * S, "maintenance", "ann", "<b>drained</b>", NOW
 )
-
-
-class Reader:
-    """Reads through the client what `evenkeel.store.Store` reads over HTTP."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def rows(
-        self, query: Path, parameters: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        result = self._client.query(read_query(query), parameters=dict(parameters or {}))
-        return list(result.named_results())
 
 
 def report(client: Any, tmp_path: Path) -> SloReport:

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel_collector.intake.canonical import check_message, check_protobuf
+from evenkeel_collector.intake.otlp_body import check_message, check_protobuf
 from evenkeel_collector.intake.pipeline import IntakePipeline, objectives_of
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
 from evenkeel_collector.ports.access import Access, AccessScope, Token

@@ -1,7 +1,5 @@
 """Amounts in alerts on budgets in money."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """SVG charts: paths, labels and tooltips for given numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import UTC, datetime

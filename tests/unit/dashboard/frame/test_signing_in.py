@@ -1,7 +1,5 @@
 """Signing out ends the session, also on a page that was loaded before the sign-in."""
 
-from __future__ import annotations
-
 import pytest
 from streamlit.testing.v1 import AppTest
 

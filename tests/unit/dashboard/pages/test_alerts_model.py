@@ -1,7 +1,5 @@
 """The alerts page's headline, timeline and texts."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

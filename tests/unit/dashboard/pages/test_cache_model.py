@@ -1,7 +1,5 @@
 """The cache page with and without a response cache."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel.store import read_query

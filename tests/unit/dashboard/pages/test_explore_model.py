@@ -1,7 +1,5 @@
 """Typed filter bounds, and downloads that are safe in a spreadsheet."""
 
-from __future__ import annotations
-
 import io
 
 import pandas as pd

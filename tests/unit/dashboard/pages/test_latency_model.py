@@ -1,7 +1,5 @@
 """Latency definitions, heatmap bins, and the URL parameter of a click."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

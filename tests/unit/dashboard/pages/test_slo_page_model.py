@@ -1,7 +1,5 @@
 """Burn-down, calendar, burners and drafts, against numbers computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -11,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.burn_rates import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import formats

@@ -1,7 +1,5 @@
 """`eval live` stores each drift once, also if the collector is away at first."""
 
-from __future__ import annotations
-
 import gzip
 import http.server
 import threading

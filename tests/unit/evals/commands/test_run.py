@@ -13,8 +13,8 @@ from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.commands.run import _publish
-from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.report import spans as result_spans
+from evenkeel_evals.verdict.gates import parse_gates, with_errors
 from tests.unit.evals.compare.test_comparison import make_comparison
 
 

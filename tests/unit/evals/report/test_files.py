@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.changes import ChangeKind, count_changes, diff, find_changes
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
+from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish, says
 
 MakePair = Callable[..., AnsweredPair]

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.mute_time import MuteTime

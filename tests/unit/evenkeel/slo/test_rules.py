@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.rules import Absence, Anomaly, Row, Rule, Threshold, judge_rule
 

@@ -1,7 +1,5 @@
 """`evenkeel why`: the same explanation from the runtime's answer and from the store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer

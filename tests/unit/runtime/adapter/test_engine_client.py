@@ -1,7 +1,5 @@
 """The engine client's own part: what may change the weights is noticed."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

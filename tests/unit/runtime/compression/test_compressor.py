@@ -1,7 +1,5 @@
 """Long histories are shortened, and what must not be lost never is."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A ledger charges every moment once: named cases with known answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

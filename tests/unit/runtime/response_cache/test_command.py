@@ -1,7 +1,5 @@
 """`evenkeel cache flush` against a server that says what it was asked for."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

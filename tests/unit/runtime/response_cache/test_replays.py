@@ -1,7 +1,5 @@
 """Our own replays are nobody's requests, and no turns in a conversation."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What the word MODEL may be."""
 
 import os
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.serve.model import find_model
+from tests.fixtures.python_process import run_python
 
 
 @pytest.fixture
@@ -74,12 +73,8 @@ def test_a_name_that_the_hub_does_not_show_may_need_a_token(tmp_path: Path) -> N
     with HTTPServer(("127.0.0.1", 0), Hub) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         hub = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, **hub, "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = run_python(
+            "-c", program, env={**os.environ, **hub, "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"}
         )
         server.shutdown()
     last = done.stderr.splitlines()[-1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.calendar import CalendarUnit
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Method, Metric, Slicing, Slo, Treatment

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenkeel.slo.arithmetic import Severity, WindowRule
+from evenkeel.slo.burn_rates import Severity, WindowRule
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
