@@ -383,6 +383,7 @@ class Comparison:
             num_interruptions=recorded.num_interruptions,
             num_asked_again=recorded.num_asked_again,
             drift=find_drift(recorded.sentinel_answers),
+            identity=beginning.identity,
         )
 
     def _judge_quality(

@@ -41,6 +41,8 @@ class Outcome:
         mode: When the run could reach its verdict.
         drift: Result of the drift sentinel; None for a short run.
         splits: Each latency change split by cause, if the server's spans were read.
+        identity: Everything that determined its calls and how they were judged; empty if the
+            answers were recorded elsewhere.
     """
 
     run_id: str
@@ -59,6 +61,7 @@ class Outcome:
     mode: StoppingRule = StoppingRule.FIXED
     splits: Sequence[LatencySplit] = ()
     drift: Drift | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def pairs(self) -> Sequence[AnsweredPair]:
