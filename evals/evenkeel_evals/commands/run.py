@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
     plan = plan_gates(gates, len(items), known, count_clusters(items))
-    _print_plan(plan, len(items), console)
+    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
+    _print_plan(plan, len(items), console, is_anytime=is_anytime)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)
-    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
     comparison = Comparison(
         settings=settings,
         gates=gates,
@@ -141,10 +141,14 @@ def _read_prices(
     return file
 
 
-def _print_plan(plan: Sequence[GatePlan], num_pairs: int, console: Console) -> None:
+def _print_plan(
+    plan: Sequence[GatePlan], num_pairs: int, console: Console, *, is_anytime: bool
+) -> None:
     console.print(f"what {num_pairs} pairs can detect:", highlight=False)
     for line in plan:
         console.print(f"  {line.describe()}", markup=False, highlight=False)
+    if is_anytime:
+        console.print("  judged once, at the end; looking after any pair takes more of them")
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
