@@ -18,7 +18,6 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prices.cost import Usage, request_cost
 from evenkeel.prices.price_file import EnginePrice, ExchangeRate, ModelPrice, PriceFile
 from evenkeel.request_record import REQUEST_FIELDS
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
 from evenkeel.store import read_query
@@ -35,6 +34,7 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.slo_files import slo_file
 from tests.queries import query
 
 READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
@@ -288,9 +288,7 @@ def test_a_budget_in_money_is_spent_and_burns(
         {**million, "time": now - dt.timedelta(minutes=3), "request_id": "b"},
         {**million, "time": now - dt.timedelta(minutes=3), "tenant": "other", "request_id": "c"},
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(BUDGET)
-    (definition,) = read_slo_file(path).slos
+    (definition,) = slo_file(tmp_path, BUDGET).slos
     now_ns = int(now.timestamp()) * 10**9
     store = SloStore(client)
     slos = with_groups([definition], store.read, now_ns)
@@ -326,9 +324,7 @@ def test_a_budget_of_an_engine_is_not_spent_by_others(
     engines = ("sglang", "vllm", "vllm")
     rows = [{**million, "engine": each, "request_id": str(n)} for n, each in enumerate(engines)]
     insert(client, *rows)
-    path = tmp_path / "slos.yaml"
-    path.write_text(BUDGET.replace("groupBy: [tenant]", f"select: {{{select}}}"))
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, BUDGET.replace("groupBy: [tenant]", f"select: {{{select}}}")).slos
     (part,) = Track(slo, (), 0).parts
     begin_ns = int(MAY.timestamp()) * 10**9
     (counts,) = SloStore(client).counts([part], Span(begin_ns, begin_ns + 60 * 10**9))

@@ -18,6 +18,7 @@ from evenkeel_collector.slo.corrections import Correction
 from evenkeel_collector.slo.history import count_buckets
 from evenkeel_collector.slo.report import SloReport, measure
 from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
+from tests.fixtures.slo_files import slo_file
 from tests.fixtures.slo_requests import NOW, SLOW, Reader, S, evaluator, insert, slo_text
 
 MINUTE = 60 * S
@@ -96,9 +97,8 @@ def test_an_alert_that_ended_after_the_period_has_its_end(client: Any, tmp_path:
 
 
 def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text(select="model: nobody"))
-    file, span = read_slo_file(path), Span(NOW - 86400 * S, NOW + 1)
+    file = slo_file(tmp_path, slo_text(select="model: nobody"))
+    span = Span(NOW - 86400 * S, NOW + 1)
     insert(client, {"end_ns": NOW - S} | SLOW)
     reader = Reader(client)
     found = measure(reader, file, span, [], ZoneInfo("UTC"))
@@ -129,9 +129,7 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
             for minute in range(60)
         ),
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     span = Span(NOW - 86400 * S, NOW)
     minutes = count_buckets(Reader(client), slo, span, MINUTE)
     now_minute = NOW // MINUTE
@@ -156,9 +154,7 @@ def test_a_year_reads_only_the_days_that_have_requests(client: Any, tmp_path: Pa
         {"end_ns": NOW - 20 * DAY},
         {"end_ns": NOW - S},
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     reader = CountingReader(client)
     found = count_buckets(reader, slo, Span(NOW - 365 * DAY, NOW), MINUTE)
     assert {bucket: counts.total for bucket, counts in found.items()} == {

@@ -10,6 +10,7 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
 from evenkeel_collector.slo.history import count_buckets
+from tests.fixtures.slo_files import slo_file
 from tests.fixtures.slo_requests import NOW, Reader, S, evaluator, insert
 
 MINUTE = 60 * S
@@ -124,9 +125,7 @@ def test_evidence_links_the_sessions(client: Any, tmp_path: Path) -> None:
 
     session(client, "well", OVER, {})
     session(client, "badly", OVER, {"tenant": "acme"}, FAILED | {"tenant": "acme"})
-    path = tmp_path / "slos.yaml"
-    path.write_text(tasks("metric: session_e2e", 100))
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, tasks("metric: session_e2e", 100)).slos
     facts = read_evidence(slo, NOW - 3600 * S, NOW, SloStore(client), "http://board")
     assert facts["bad_sessions"] == "1 of 2"
     assert facts["example_sessions"] == (

@@ -23,6 +23,7 @@ from evenkeel_collector.slo.budget_steps import (
     budget_labels,
     promotion_freezes,
 )
+from tests.fixtures.slo_files import slo_file
 
 FILE = """\
 apiVersion: openslo/v1
@@ -42,9 +43,7 @@ S = 10**9
 
 @pytest.fixture
 def slo(tmp_path: Path) -> Slo:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE)
-    return read_slo_file(path).slos[0]
+    return slo_file(tmp_path, FILE).slos[0]
 
 
 def verdict(bad: float, total: float = 1000.0) -> SloStatus:
@@ -121,9 +120,9 @@ def test_a_freeze_lasts_while_the_groups_are_unknown(slo: Slo) -> None:
 
 
 def test_a_freeze_is_of_each_prompt_of_a_list(tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE.replace("prompt_name: support", "prompt_name: [support, sales]"))
-    slos = read_slo_file(path).slos
+    slos = slo_file(
+        tmp_path, FILE.replace("prompt_name: support", "prompt_name: [support, sales]")
+    ).slos
     first = promotion_freezes(slos, {"chat": verdict(120)}, [], 7 * S)
     assert first == [Freeze("chat", "support", 7), Freeze("chat", "sales", 7)]
     assert promotion_freezes(slos, {"chat": verdict(130)}, first, 9 * S) == first
@@ -180,9 +179,7 @@ def test_a_policy_that_makes_no_sense_is_refused(tmp_path: Path, policy: str, me
 
 
 def test_the_check_says_what_each_step_does(tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE)
-    text = check_text(read_slo_file(path))
+    text = check_text(slo_file(tmp_path, FILE))
     assert "  at 50% of the budget spent: fires SloBudgetSpent (ticket)\n" in text
     assert (
         "  at 90% of the budget spent: fires SloBudgetSpent (ticket), labels its alerts bud" in text
