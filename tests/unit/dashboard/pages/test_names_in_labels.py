@@ -1,5 +1,7 @@
 """Names and questions of users are shown as they are, where Streamlit takes Markdown."""
 
+from __future__ import annotations
+
 from streamlit.testing.v1 import AppTest
 
 

@@ -1,5 +1,7 @@
 """A cached answer is followed, left, and found again."""
 
+from __future__ import annotations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
