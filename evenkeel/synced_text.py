@@ -8,19 +8,6 @@ from pathlib import Path
 from evenkeel.errors import ConfigurationError
 
 
-def replace_text(path: Path, text: str, errors: str = "strict") -> None:
-    """Write or replace a file, creating missing folders.
-
-    Raises:
-        ConfigurationError: If it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sync_text(path, text, errors)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
-
-
 def sync_text(path: Path, text: str, errors: str = "strict") -> None:
     """Write or replace a file in a folder that exists.
 
@@ -38,3 +25,16 @@ def sync_text(path: Path, text: str, errors: str = "strict") -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def replace_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write or replace a file, creating missing folders.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sync_text(path, text, errors)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
