@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import UnusableFileError
 from evenkeel.private_files import FILE_MODE
 from evenkeel.write_ahead_log import use_write_ahead_log
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "audit.db"
 # How long to wait for another connection.
@@ -39,7 +42,7 @@ class AuditEntry:
         token: The first digits of the SHA-256 of the token that allowed it, as in the access file;
             "" if no token is required.
         action: What was done, such as "silence".
-        details: What the action applied to.
+        details: What the action applied to, and its result.
     """
 
     time_ns: int
@@ -53,7 +56,7 @@ class Audit:
     """The audit file; use it only in the thread that opened it.
 
     Raises:
-        ConfigurationError: If it cannot be used.
+        UnusableFileError: If it cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,33 +69,57 @@ class Audit:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise ConfigurationError(f"{path} cannot be used as the audit file: {error}") from error
+            raise UnusableFileError(f"{path} cannot be used as the audit file: {error}") from error
 
-    def add(self, entry: AuditEntry) -> None:
-        """Record one action.
+    def add(self, entry: AuditEntry) -> int:
+        """Record one action and return the entry's number.
 
         Raises:
-            ConfigurationError: If the file cannot be written.
+            UnusableFileError: If the file cannot be written.
         """
-        details = json.dumps(dict(entry.details), sort_keys=True)
         try:
-            self._connection.execute(
-                "INSERT INTO audit (time_ns, author, token, action, details)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (entry.time_ns, entry.author, entry.token, entry.action, details),
+            return int(
+                self._connection.execute(
+                    "INSERT INTO audit (time_ns, author, token, action, details)"
+                    " VALUES (?, ?, ?, ?, ?) RETURNING number",
+                    (entry.time_ns, entry.author, entry.token, entry.action, _text(entry.details)),
+                ).fetchone()[0]
             )
         except sqlite3.Error as error:
-            raise ConfigurationError(
+            raise UnusableFileError(
                 f"{self._path} cannot record {entry.action!r} by {entry.author}: {error}"
             ) from error
 
+    def complete(self, number: int, details: Mapping[str, Any]) -> None:
+        """Replace an entry's details; if the file cannot be written, log that."""
+        self._change("UPDATE audit SET details = ? WHERE number = ?", _text(details), number)
+
+    def remove(self, number: int) -> None:
+        """Remove an entry; if the file cannot be written, log that."""
+        self._change("DELETE FROM audit WHERE number = ?", number)
+
+    def _change(self, statement: str, *values: object) -> None:
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            logger.error(
+                "an audit entry stays without a result file=%s error=%s", self._path, error
+            )
+
     def newest(self, limit: int) -> list[AuditEntry]:
-        """Return the newest actions, newest first."""
-        rows = self._connection.execute(
-            "SELECT time_ns, author, token, action, details FROM audit ORDER BY number DESC"
-            " LIMIT ?",
-            (limit,),
-        )
+        """Return the newest actions, newest first.
+
+        Raises:
+            UnusableFileError: If the file cannot be read.
+        """
+        try:
+            rows = self._connection.execute(
+                "SELECT time_ns, author, token, action, details FROM audit ORDER BY number DESC"
+                " LIMIT ?",
+                (limit,),
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise UnusableFileError(f"{self._path} cannot be read: {error}") from error
         return [
             AuditEntry(time_ns, author, token, action, json.loads(details))
             for time_ns, author, token, action, details in rows
@@ -104,10 +131,10 @@ class Audit:
 
 
 def write_down(path: Path, entry: AuditEntry, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Perform an action, record it with its result, and return the result.
+    """Record an action, perform it, add its result to the entry, and return the result.
 
-    The audit file is opened first: an action that cannot be recorded is not performed. A refused
-    action leaves no entry.
+    An action that cannot be recorded is not performed. A refused action leaves no entry. An entry
+    without a result is of an action that was cut off, or whose result could not be added.
 
     Args:
         path: The audit file; created if missing.
@@ -115,15 +142,24 @@ def write_down(path: Path, entry: AuditEntry, do: Callable[[], dict[str, Any]]) 
         do: Performs the action; returns a JSON-serializable value.
 
     Raises:
-        ConfigurationError: If the audit file cannot be used.
+        UnusableFileError: If the audit file cannot be used.
     """
     audit = Audit(path)
     try:
-        result = do()
-        audit.add(replace(entry, details={**entry.details, "result": result}))
+        number = audit.add(entry)
+        try:
+            result = do()
+        except Exception:
+            audit.remove(number)
+            raise
+        audit.complete(number, {**entry.details, "result": result})
     finally:
         audit.close()
     return result
+
+
+def _text(details: Mapping[str, Any]) -> str:
+    return json.dumps(dict(details), sort_keys=True)
 
 
 def user_name() -> str:

@@ -3,7 +3,8 @@
     EvenkeelError               1
     ├── RegressionError         1   a gate or objective was breached
     ├── ConfigurationError      2   a setting, file or argument is wrong
-    │   └── MissingPartError    2   an optional part is not installed
+    │   ├── MissingPartError    2   an optional part is not installed
+    │   └── UnusableFileError   2   a file that evenkeel keeps cannot be read or written
     └── CannotMeasureError      3   the requested value could not be measured
         └── StoreError          3   the store did not answer, or refused the query
             └── StoreLoginError 3   it answers, and asks for another login
@@ -37,6 +38,10 @@ class ConfigurationError(EvenkeelError):
 
 class MissingPartError(ConfigurationError):
     """A command needs an extra that is not installed."""
+
+
+class UnusableFileError(ConfigurationError):
+    """A file that evenkeel keeps cannot be read or written: a full disk, permissions, a lock."""
 
 
 class CannotMeasureError(EvenkeelError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import UnusableFileError
 
 
 def sync_text(path: Path, text: str, errors: str = "strict") -> None:
@@ -37,4 +37,4 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         sync_text(path, text, errors)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        raise UnusableFileError(f"{path} cannot be written: {error.strerror}") from error

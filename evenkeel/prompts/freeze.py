@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.synced_text import replace_text
 from evenkeel.times import minute_text
 
@@ -60,7 +60,7 @@ def write_freezes(folder: Path, freezes: Sequence[Freeze]) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be removed: {error.strerror}") from error
+        raise UnusableFileError(f"{path} cannot be removed: {error.strerror}") from error
 
 
 def check_not_frozen(folder: Path, prompt: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.audit import AuditEntry
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DRAFT, Move, PromptRegistry, PromptVersion
 
@@ -188,7 +188,7 @@ def _moving(folder: Path) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be locked: {error.strerror}") from error
+        raise UnusableFileError(f"{path} cannot be locked: {error.strerror}") from error
     try:
         _lock(fd, path)
         yield
@@ -204,12 +204,12 @@ def _lock(fd: int, path: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() >= give_up_s:
-                raise ConfigurationError(
+                raise UnusableFileError(
                     f"another process has held the label lock for {_LONGEST_WAIT_S:g} s ({path}); "
                     "stop it, or try again"
                 ) from error
             time.sleep(_POLL_S)
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be locked: {error.strerror}") from error
+            raise UnusableFileError(f"{path} cannot be locked: {error.strerror}") from error
         else:
             return

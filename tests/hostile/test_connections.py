@@ -99,6 +99,24 @@ def test_half_open_connections_stop_nobody(
     assert metric(crowded, 'evenkeel_collector_connections_closed_total{port="') > 0
 
 
+@pytest.mark.parametrize("port", ["http_url", "query_url"])
+def test_what_is_not_http_is_counted_and_not_logged(impatient: CollectorProcess, port: str) -> None:
+    name = port.removesuffix("_url")
+    counted = f'evenkeel_collector_connections_closed_total{{port="{name}",reason="malformed"}}'
+    before = metric(impatient, counted)
+    # A client that speaks TLS, and one that would rather have a web socket.
+    for start, status in (
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32), 400),
+        (b"GET /ping HTTP/1.1\r\nhost: localhost\r\ncontent-length: x\r\n\r\n", 400),
+        (b"GET /ping HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n"
+         b"upgrade: websocket\r\n\r\n", 404 if name == "http" else 200),
+    ):  # fmt: skip
+        with connections(getattr(impatient, port), 3, start) as opened:
+            assert [status_of(sock) for sock in opened] == [status] * 3
+    assert metric(impatient, counted) == before + 6
+    assert "uvicorn" not in impatient.stderr()
+
+
 def test_half_open_connections_of_grpc_stop_nobody(crowded: CollectorProcess) -> None:
     with connections(crowded.grpc_url, NUM_HALF_OPEN, b""):
         body = trace_request(service="beside grpc").SerializeToString()

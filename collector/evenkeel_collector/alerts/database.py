@@ -7,12 +7,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from sqlalchemy import URL, Connection, ExceptionContext, NullPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.private_files import FILE_MODE
 from evenkeel.times import parse_time_ns
 from evenkeel.write_ahead_log import use_write_ahead_log
@@ -28,15 +29,19 @@ _PATIENCE_S = 10.0
 class AlertDatabase:
     """One connection to the file; use it only in the thread that opened it.
 
+    As a context manager it closes the file, and raises SQLite's errors as UnusableFileError.
+
     Args:
         path: The SQLite file.
         create: Whether to create it if it is missing.
 
     Raises:
-        ConfigurationError: If the file is missing, unreadable or of an unsupported version.
+        ConfigurationError: If the file is missing or of an unsupported version.
+        UnusableFileError: If it cannot be used.
     """
 
     def __init__(self, path: Path, create: bool = True) -> None:
+        self._path = path
         if not create and not path.exists():
             raise ConfigurationError(
                 f"{path} does not exist; give the collector's --data-dir, and start the collector "
@@ -59,7 +64,23 @@ class AlertDatabase:
             with self.transaction():
                 _upgrade(self.connection, path)
         except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-            raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> UnusableFileError:
+        return UnusableFileError(f"{self._path} cannot be used for alerts: {error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if isinstance(error, SQLAlchemyError):
+            raise self._unusable(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

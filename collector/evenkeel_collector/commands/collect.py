@@ -7,7 +7,9 @@ import atexit
 import gc
 
 from evenkeel.cli import BLAS_THREADS_VARIABLE, Command
-from evenkeel.settings import hand_down
+from evenkeel.settings import hand_down, read_environment
+
+GRPC_VERBOSITY = "GRPC_VERBOSITY"
 
 EPILOG = """\
 examples:
@@ -59,6 +61,9 @@ def _run(args: argparse.Namespace) -> int:
     # Before numpy is imported, whatever the user chose: its import starts threads, and writes must
     # be confined before the first thread starts.
     hand_down(BLAS_THREADS_VARIABLE, "1")
+    if read_environment(GRPC_VERBOSITY) is None:
+        # Otherwise gRPC writes a line whenever a client fails its TLS handshake.
+        hand_down(GRPC_VERBOSITY, "ERROR")
     # Importing the service takes seconds, which a wrong setting should not. What it creates stays,
     # so looking for garbage among it is wasted.
     gc.disable()

@@ -59,11 +59,8 @@ def read_corrections(path: Path) -> tuple[Correction, ...]:
 
     if not path.exists():
         return ()
-    book = AlertBook(path, create=False)
-    try:
+    with AlertBook(path, create=False) as book:
         return Corrections(book).all()
-    finally:
-        book.close()
 
 
 def _run_correct(args: argparse.Namespace) -> int:
@@ -82,11 +79,8 @@ def _list(path: Path, as_json: bool) -> None:
     from evenkeel_collector.alerts.book import AlertBook
     from evenkeel_collector.slo.corrections import Corrections
 
-    book = AlertBook(path, create=False)
-    try:
+    with AlertBook(path, create=False) as book:
         corrections = Corrections(book).all()
-    finally:
-        book.close()
     rows = [
         {
             "id": c.id,

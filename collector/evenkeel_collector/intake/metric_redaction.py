@@ -1,7 +1,8 @@
 """Redacts secrets in metrics with the same rules and code as for spans.
 
 Attributes and names are copied into a trace request: a resource stays a resource, a metric or a
-point becomes a span. Few metrics requests need that; one search over the encoding decides.
+point becomes a span, whose status message is the metric's unit. Few metrics requests need that; one
+search over the encoding decides.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def redact_metrics(
         spans = resource_spans.scope_spans.add().spans
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
-                holders.append((metric, spans.add(name=metric.name)))
+                span = spans.add(name=metric.name)
+                span.status.message = metric.unit
+                holders.append((metric, span))
                 kind = metric.WhichOneof("data")
                 for point in getattr(metric, kind).data_points if kind else ():
                     holders.append((point, spans.add(attributes=point.attributes)))
@@ -53,7 +56,7 @@ def redact_metrics(
             del original.attributes[:]
             original.attributes.extend(redacted.attributes)
         else:
-            original.name = redacted.name
+            original.name, original.unit = redacted.name, redacted.status.message
     return counts
 
 

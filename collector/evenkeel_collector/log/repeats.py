@@ -152,7 +152,11 @@ class SeenBodies:
     def _clean(self) -> None:
         """Delete all journals except those of the last two saved windows."""
         for _, path in self._journals()[:-2]:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                # Called before each body is taken, and by the thread that writes them.
+                logger.warning("cannot delete digests of bodies path=%s error=%s", path, error)
 
     def _load(self) -> None:
         now_s = self._clock()

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DRAFT_SUFFIX = ".draft"
 
@@ -60,3 +67,15 @@ def write_all(fd: int, parts: list[bytes]) -> None:
     view = memoryview(b"".join(parts))
     while view:
         view = view[os.write(fd, view) :]
+
+
+def attempt(what: str, path: Path, action: Callable[[], T]) -> T | None:
+    """Return what an action on a file returns; None, and an error in the log, if the disk refuses.
+
+    For what the log can do without: a disk that takes nothing must not end the thread that writes.
+    """
+    try:
+        return action()
+    except OSError as error:
+        logger.error("cannot %s log file file=%s error=%s", what, path, error)
+        return None

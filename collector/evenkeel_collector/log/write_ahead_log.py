@@ -15,8 +15,10 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 from evenkeel_collector.log.isolation import Isolated
 from evenkeel_collector.log.quarantine import keep_refused
@@ -39,7 +41,7 @@ from evenkeel_collector.log.segment_format import (
     read_bodies,
 )
 from evenkeel_collector.log.segment_name import make_name, marker_of
-from evenkeel_collector.log.synced_files import sync_folder, write_all, write_synced
+from evenkeel_collector.log.synced_files import attempt, sync_folder, write_all, write_synced
 
 logger = logging.getLogger(__name__)
 
@@ -82,8 +84,7 @@ class WriteAheadLog:
         limits: See `LogLimits`.
 
     Attributes:
-        folder: As given.
-        limits: As given.
+        folder, limits: As given.
         recovered: The result of recovery at start.
 
     Raises:
@@ -107,9 +108,9 @@ class WriteAheadLog:
         self._policy = SealPolicy(self.limits)
         self._taken_s = 0.0
         self._hung_name = ""
+        self._refusals = ErrorGuard(logger.error, "log write failed error=%s", expected=OSError)
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        recovered = recover(folder)
-        self.recovered = recovered
+        self.recovered = recovered = recover(folder)
         self._sealed.extend(recovered.segments)
         self._segment_bytes = sum(segment.num_bytes for segment in recovered.segments)
         self.repeats = SeenBodies(repeats_of(folder))
@@ -327,6 +328,7 @@ class WriteAheadLog:
         except OSError as error:
             self._abandon(waiting, size, error)
             return
+        self._refusals.clear()
         segment.num_bytes += size
         segment.num_records += len(batch)
         segment.num_spans += sum(entry.num_spans for entry in batch)
@@ -339,13 +341,10 @@ class WriteAheadLog:
 
     def _abandon(self, waiting: list[_Pending], size: int, error: OSError) -> None:
         """Refuse a batch that did not reach the disk, and cut off any part that did."""
-        logger.error("log write failed error=%s requests=%d", error, len(waiting))
+        self._refusals.record(error)
         segment = self._open
         if segment is not None:
-            try:
-                os.ftruncate(segment.fd, segment.num_bytes)
-            except OSError as second:
-                logger.error("truncation failed segment=%s error=%s", segment.name, second)
+            attempt("truncate", segment.path, partial(os.ftruncate, segment.fd, segment.num_bytes))
             # After a failed fdatasync the page cache cannot be trusted: use another file.
             self._seal(segment)
         with self._changed:
@@ -366,28 +365,24 @@ class WriteAheadLog:
             os.close(fd)
             path.unlink(missing_ok=True)
             raise
-        begun_s = time.monotonic()
-        self._open = _OpenSegment(name, path, fd, created_ns, begun_s, marker_of(name))
+        self._open = _OpenSegment(name, path, fd, created_ns, time.monotonic(), marker_of(name))
         with self._lock:
             self._segment_bytes += len(header)
         return self._open
 
     def _seal(self, segment: _OpenSegment) -> None:
-        os.close(segment.fd)
+        attempt("close", segment.path, partial(os.close, segment.fd))
         if segment.num_bytes == HEADER.size:
-            # The disk refused the segment's first record.
-            segment.path.unlink(missing_ok=True)
+            # The disk refused the segment's first record. The next start removes what is left.
+            attempt("remove", segment.path, partial(segment.path.unlink, missing_ok=True))
             with self._changed:
                 self._open = None
                 self._segment_bytes -= segment.num_bytes
                 self._leaving.notify_all()
             return
-        try:
-            path = rename_sealed(segment.path)
-        except OSError as error:
-            # The suffix only marks the segment as complete; it is inserted anyway.
-            logger.error("cannot rename log segment segment=%s error=%s", segment.name, error)
-            path = segment.path
+        # The suffix only marks the segment as complete; it is inserted anyway.
+        renamed = attempt("rename", segment.path, partial(rename_sealed, segment.path))
+        path = renamed or segment.path
         with self._changed:
             self._open = None
             if not self._sealed:

@@ -243,6 +243,8 @@ def read_model(model: type[M], said: Mapping[str, object]) -> M:
 def first_mistake(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return Pydantic's first error as one line that names the field."""
     first = errors[0]
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1] + 1}"
     where = ".".join(str(part) for part in first["loc"]) or "body"
     if first["type"] == "missing":
         return f"{where} is missing"
@@ -261,11 +263,8 @@ def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
     Raises:
         ConfigurationError: If the action is invalid, or there is no alert book.
     """
-    book = AlertBook(path, create=False)
-    try:
+    with AlertBook(path, create=False) as book:
         return ACTIONS[name][1](book, order, now_ns)
-    finally:
-        book.close()
 
 
 def entry_of(name: str, order: Order, token: str, now_ns: int) -> AuditEntry:

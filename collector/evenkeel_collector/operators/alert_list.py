@@ -37,8 +37,7 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
     Raises:
         ConfigurationError: If there is no book at `path`.
     """
-    book = AlertBook(path, create=False)
-    try:
+    with AlertBook(path, create=False) as book:
         return Listing(
             tuple(book.alerts()),
             tuple(book.transitions(limit)),
@@ -49,8 +48,6 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
             book.acknowledged(),
             Grouper(book).num_pending(),
         )
-    finally:
-        book.close()
 
 
 def listing_json(listing: Listing) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from evenkeel.errors import EvenkeelError, StoreError
+from evenkeel.errors import EvenkeelError, StoreError, UnusableFileError
 from evenkeel_collector.intake.intake import REFUSALS, Intake, message_of, response_headers
 from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.operators.actions import first_mistake
@@ -52,7 +52,8 @@ def refuse(intake: Intake, path: str, error: Exception) -> JSONResponse:
             # Browsers ask for a password, which may be a token.
             headers["www-authenticate"] = 'Basic realm="evenkeel"'
         return problem(REFUSALS[type(error)].status, message_of(error), headers)
-    return problem(503 if isinstance(error, StoreError) else 400, message_of(error))
+    is_ours = isinstance(error, StoreError | UnusableFileError)
+    return problem(503 if is_ours else 400, message_of(error))
 
 
 def answer_with_problems(app: FastAPI, intake: Intake) -> None:

@@ -195,11 +195,8 @@ class OperatorService:
     def _all_corrections(self) -> Sequence[Correction]:
         if not self._book.exists():
             return ()
-        book = AlertBook(self._book, create=False)
-        try:
+        with AlertBook(self._book, create=False) as book:
             return Corrections(book).all()
-        finally:
-            book.close()
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the newest entries of the audit log."""

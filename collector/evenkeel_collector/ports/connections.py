@@ -194,6 +194,10 @@ class Connections:
         self.release(connection)
         connection.close()
 
+    def count_malformed(self) -> None:
+        """Count a connection that sent something else than HTTP."""
+        self._count("malformed")
+
     def _count(self, reason: str) -> None:
         self._metrics.connections_closed.labels(self._port, reason).inc()
 
@@ -236,6 +240,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._num_head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self.transport.write(_HEAD_TOO_LARGE)
             self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._connections.count_malformed()
+        super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         """Wait for the rest of the head."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 FIELD_RESOURCE_SPANS = 1
 FIELD_SCOPE_SPANS = 2
@@ -95,6 +96,15 @@ def locate(
                 yield from _in_resource(payload, start, end, hits, resource)
         elif hits.touch(start, end):
             raise UnframedError(f"field {field} is not OTLP's")
+
+
+def every_place(message: Any, shape: Shape) -> Iterator[SpanPath]:
+    """Yield every part of a request, for one that cannot be located by its encoding."""
+    for r, of_resource in enumerate(getattr(message, shape.resources)):
+        yield SpanPath(r)
+        for s, of_scope in enumerate(getattr(of_resource, shape.scopes)):
+            yield SpanPath(r, s)
+            yield from (SpanPath(r, s, i) for i in range(len(getattr(of_scope, shape.records))))
 
 
 def _in_resource(

@@ -30,7 +30,14 @@ from evenkeel.privacy.text_redactor import (
     Tokens,
 )
 from evenkeel_collector.redaction.answer_id import ANSWER, keep_id
-from evenkeel_collector.redaction.frames import TRACES, Shape, SpanPath, UnframedError, locate
+from evenkeel_collector.redaction.frames import (
+    TRACES,
+    Shape,
+    SpanPath,
+    UnframedError,
+    every_place,
+    locate,
+)
 from evenkeel_collector.redaction.patterns import any_of, is_in, prefilter_of
 from evenkeel_collector.redaction.repeated_fields import remove
 from evenkeel_collector.redaction.rules import CONTENT, KeyRule, Rules
@@ -171,7 +178,7 @@ class Redactor:
             places = list(locate(payload, ranges, shape))
         except UnframedError:
             num_bytes_removed = _discard_unknown(message)
-            places = _every_place(message, shape)
+            places = every_place(message, shape)
         for place in places:
             num_bytes_removed += self._redact_place(message, place, state)
         if not state.tally.counts and not num_bytes_removed:
@@ -187,7 +194,9 @@ class Redactor:
             self._enter(of_resource, state, resource.attributes)
             self._redact_attributes(resource.attributes, state)
             self._redact_field(of_resource, "schema_url", state)
-            return _discard_unknown(of_resource)
+            size: int = of_resource.ByteSize()
+            resource.ClearField("entity_refs")  # names of attributes, which nothing reads
+            return size - int(of_resource.ByteSize()) + _discard_unknown(of_resource)
         of_scope = getattr(of_resource, shape.scopes)[place.scope]
         if place.span is None:
             self._enter(of_scope, state, resource.attributes)
@@ -388,13 +397,4 @@ def _event_names(record: Any) -> Iterator[str]:
 def _discard_unknown(message: Any) -> int:
     before: int = message.ByteSize()
     message.DiscardUnknownFields()
-    after: int = message.ByteSize()
-    return before - after
-
-
-def _every_place(message: Any, shape: Shape) -> Iterable[SpanPath]:
-    for r, of_resource in enumerate(getattr(message, shape.resources)):
-        yield SpanPath(r)
-        for s, of_scope in enumerate(getattr(of_resource, shape.scopes)):
-            yield SpanPath(r, s)
-            yield from (SpanPath(r, s, i) for i in range(len(getattr(of_scope, shape.records))))
+    return before - int(message.ByteSize())

@@ -31,8 +31,9 @@ def run(settings: CollectorSettings, redaction: RedactionSettings, as_json: bool
         level=logging.INFO,
         handlers=[stderr_handler("%(asctime)s %(levelname)s %(name)s %(message)s")],
     )
-    # Its start and stop messages duplicate ours.
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # Its start and stop messages duplicate ours, and its warnings are about what clients send: one
+    # line for each request that is not HTTP. These are counted.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     keep_freed_memory()
     # The log's writer asks for the interpreter after each fdatasync: in 5 ms, the default, senders
     # would wait longer for a thread than for the disk.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import StoreError
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
@@ -104,6 +105,9 @@ class Gatherer:
         self._stop = stop
         self._shared: dict[str, list[dict[str, Any]]] = {}
         self._began_ns = time.time_ns()
+        self._refusals = ErrorGuard(
+            logger.error, "evidence cannot be written, retrying error=%s", expected=SQLAlchemyError
+        )
 
     def start(self) -> list[threading.Thread]:
         """Start the threads and return them."""
@@ -163,7 +167,7 @@ class Gatherer:
                     if now_ns - since_ns > (OVERALL_S + 2 * ALERT_S) * 1e9:
                         self._add(evidence, alert_id, _TOO_LATE)
             except SQLAlchemyError as error:
-                logger.error("late evidence cannot be written, retrying error=%s", error)
+                self._refusals.record(error)
                 self._stop.wait(1.0)
 
     def _add(self, evidence: EvidenceBook, alert_id: str, facts: Mapping[str, str]) -> None:
@@ -171,10 +175,11 @@ class Gatherer:
             try:
                 evidence.add(alert_id, facts, time.time_ns())
             except SQLAlchemyError as error:
-                logger.error("evidence cannot be written, retrying error=%s", error)
+                self._refusals.record(error)
                 if self._stop.wait(1.0):
                     return
             else:
+                self._refusals.clear()
                 self._evidence_queue.submit(alert_id, facts)
                 return
 

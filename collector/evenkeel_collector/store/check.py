@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from evenkeel.store import DATABASE
+from evenkeel_collector.store.disk_room import check_room_to_change
 from evenkeel_collector.store.storage import insert_segment
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class CheckStore:
 
     Raises:
         ClickHouseError: If the store refuses to create it.
+        OSError: If the disk has no room for it.
     """
 
     def __init__(self, client: Client, insert_settings: Mapping[str, str]) -> None:
@@ -79,6 +81,7 @@ class CheckStore:
         self._insert_settings = insert_settings
 
     def __enter__(self) -> CheckStore:
+        check_room_to_change(self._client)
         self._drop()
         self._client.command(f"CREATE DATABASE {CHECK_DATABASE}")
         rows = self._client.query(_TABLES, parameters={"database": DATABASE}).result_rows

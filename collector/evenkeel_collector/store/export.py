@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import ConfigurationError, first_line
+from evenkeel_collector.log.synced_files import DRAFT_SUFFIX
 from evenkeel_collector.store.data_folder import ID_FILE, hold
 from evenkeel_collector.store.retention import TABLES
 from evenkeel_collector.store.sql import quote
@@ -80,9 +83,36 @@ def _export(client: Client, table: str, target: Path) -> Exported:
     num_rows = 0
     for day, count in sorted(days.result_rows):
         path = folder / f"{day:%Y-%m-%d}.parquet"
-        client.command(
-            f"SELECT {columns} FROM {table} WHERE toDate({time}, 'UTC') = '{day:%Y-%m-%d}'"
-            f" INTO OUTFILE {quote(str(path.resolve()))} FORMAT Parquet"
-        )
+        if path.exists():
+            raise ConfigurationError(f"{path} exists; export to another folder")
+        draft = path.with_suffix(DRAFT_SUFFIX)
+        draft.unlink(missing_ok=True)
+        try:
+            client.command(
+                f"SELECT {columns} FROM {table} WHERE toDate({time}, 'UTC') = '{day:%Y-%m-%d}'"
+                f" INTO OUTFILE {quote(str(draft.resolve()))} FORMAT Parquet"
+            )
+            _check_whole(client, draft, count)
+            draft.rename(path)
+        finally:
+            draft.unlink(missing_ok=True)
         num_rows += count
     return Exported(len(days.result_rows), num_rows)
+
+
+def _check_whole(client: Client, path: Path, num_rows: int) -> None:
+    """Read a file that the engine wrote to its end: it ignores that a disk is full.
+
+    Raises:
+        OSError: If the file lacks something.
+    """
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    try:
+        found = client.query(
+            f"SELECT countIf(NOT ignore(*)) FROM file({quote(str(path.resolve()))}, 'Parquet')"
+        ).first_row[0]
+    except ClickHouseError:
+        found = 0
+    if found != num_rows:
+        raise OSError(errno.EIO, f"{path.stem}.parquet is incomplete: is the disk full?")

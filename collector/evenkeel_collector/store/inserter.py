@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
-import os
 import random
 import threading
 import time
@@ -20,6 +18,8 @@ from evenkeel_collector.log.recovery import SealedSegment
 from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
 from evenkeel_collector.store.check import CheckStore, is_out_of_memory, is_refusal
+from evenkeel_collector.store.disk_room import check_free
+from evenkeel_collector.store.merge_pause import MergePause
 from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
@@ -66,6 +66,7 @@ class Inserter:
         self._metrics = metrics
         self._stop = threading.Event()
         self._client: Client | None = None
+        self._merges = MergePause(storage, min_free_bytes)
         self._thread = threading.Thread(target=self._run, name="inserter", daemon=True)
         self._thread.start()
 
@@ -78,6 +79,7 @@ class Inserter:
         while time.monotonic() < deadline and not self._log.is_drained():
             time.sleep(0.01)
         self._stop.set()
+        self._merges.close()
         self._thread.join(timeout=IN_HAND_S)
         return self._log.is_drained()
 
@@ -165,16 +167,8 @@ class Inserter:
             OSError: If the disk has too little free space.
         """
         path = self._storage.embedded_path
-        if path is None:
-            return
-        disk = os.statvfs(path)
-        free_bytes = disk.f_bavail * disk.f_frsize
-        if free_bytes < self._min_free_bytes:
-            raise OSError(
-                errno.ENOSPC,
-                f"the disk has {free_bytes >> 20} MiB free, the store needs at least "
-                f"{self._min_free_bytes >> 20} (min_free_bytes)",
-            )
+        if path is not None:
+            check_free(path, self._min_free_bytes, "to store rows (min_free_bytes)")
 
     def _part(self, segment: SealedSegment) -> SealedSegment | None:
         """Quarantine what cannot be stored; return the rest of the segment, if any."""

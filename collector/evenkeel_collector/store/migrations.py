@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.store import DATABASE
+from evenkeel_collector.store.disk_room import check_room_to_change
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
 # view is renamed or the engine restarts (docs/decisions/0173).
 _CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s(.*)", re.MULTILINE | re.DOTALL)
 _AWAY = "__changed"
+_VIEW = re.compile(r"^CREATE OR REPLACE VIEW (\w+) AS\s(.*)", re.MULTILINE | re.DOTALL)
+_DEFAULT = re.compile(r"ALTER TABLE (\w+) MODIFY COLUMN (\w+) (\S+) DEFAULT (.*)", re.DOTALL)
 # What the engine puts before a table's name, but not in a literal, which is matched first.
 _DATABASE = re.compile(rf"('(?:[^'\\]|\\.)*')|\b((?:FROM|JOIN) ){DATABASE}\.", re.DOTALL)
 
@@ -141,29 +144,57 @@ def _now(client: Client) -> object:
 def run_statement(client: Client, statement: str, render: Render) -> None:
     """Run a statement; if it changes a view's query, the view keeps its tokens.
 
-    A view of a single store that has this query already is not changed, which can take a second; in
-    a cluster, the view of another server may differ.
+    What a single store has already is not changed: that can take a second, and is not possible on a
+    full disk. In a cluster, another server may differ.
 
     Args:
         client: A client of the store.
         statement: Without its semicolon.
         render: Returns what to run instead, such as its cluster form.
+
+    Raises:
+        OSError: If the disk has no room for a change.
     """
     statements = render(statement)
-    change = _CHANGE.search(statement)
-    if change is None or statements != [statement] or not _has_query(client, *change.groups()):
+    if statements != [statement] or not _is_done(client, statement):
+        check_room_to_change(client)
         for each in statements:
             client.command(each, settings={"max_query_size": MAX_QUERY_SIZE})
+    change = _CHANGE.search(statement)
     if change is not None:
         # Also if a start was killed between the change and this.
         keep_tokens(client, change[1], render)
+
+
+def _is_done(client: Client, statement: str) -> bool:
+    """Tell whether a statement would change nothing, as far as that is easily seen."""
+    if change := _CHANGE.search(statement):
+        return _has_query(client, *change.groups())
+    if view := _VIEW.search(statement):
+        # One without columns of its own, as its tables had them, has parameters.
+        sql = f"SELECT count() FROM system.columns WHERE {_named('table', view[1])}"
+        return not client.query(sql).first_row[0] and _has_query(client, *view.groups())
+    if default := _DEFAULT.fullmatch(statement):
+        table, column, type_, expression = default.groups()
+        rows = client.query(
+            "SELECT type, 'SELECT ' || default_expression,"
+            f" formatQuerySingleLine({quote(f'SELECT {expression}')}) FROM system.columns"
+            f" WHERE {_named('table', table)} AND name = {quote(column)}",
+            settings={"max_query_size": 2 * MAX_QUERY_SIZE},
+        ).result_rows
+        return any(kind == type_ and present == wanted for kind, present, wanted in rows)
+    return False
+
+
+def _named(column: str, name: str) -> str:
+    return f"database = '{DATABASE}' AND {column} = {quote(name)}"
 
 
 def _has_query(client: Client, view: str, query: str) -> bool:
     """Tell whether a view has this query, as the engine prints it but for the tables' database."""
     rows = client.query(
         f"SELECT as_select, formatQuerySingleLine({quote(query)}) FROM system.tables"
-        f" WHERE database = '{DATABASE}' AND name = {quote(view)}",
+        f" WHERE {_named('name', view)}",
         settings={"max_query_size": 2 * MAX_QUERY_SIZE},
     ).result_rows
     return any(_DATABASE.sub(r"\1\2", present) == wanted for present, wanted in rows)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evenkeel.durations import parse_duration_s
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, StoreError, first_line
 from evenkeel_collector.store.cluster import LOCAL_SUFFIX
+from evenkeel_collector.store.disk_room import check_room_to_change
 from evenkeel_collector.store.sql import quote
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ def apply_retention(
     """Set each table's TTL if it differs; return the changed tables.
 
     Existing rows are checked in the background; expired ones are removed by the next merges.
+
+    Raises:
+        StoreError: If the disk has no room for a change.
     """
     rows = client.query(
         "SELECT name, comment FROM system.tables WHERE database = currentDatabase()"
@@ -136,10 +140,13 @@ def apply_retention(
         wanted = f"{COMMENT_PREFIX}{ttl}" if ttl else ""
         if comments.get(table, "") == wanted:
             continue
-        client.command(
-            f"ALTER TABLE {where} MODIFY TTL {ttl}" if ttl else f"ALTER TABLE {where} REMOVE TTL"
-        )
-        client.command(f"ALTER TABLE {where} MODIFY COMMENT {quote(wanted)}")
+        change = f"MODIFY TTL {ttl}" if ttl else "REMOVE TTL"
+        try:
+            check_room_to_change(client)
+            client.command(f"ALTER TABLE {where} {change}")
+            client.command(f"ALTER TABLE {where} MODIFY COMMENT {quote(wanted)}")
+        except OSError as error:
+            raise StoreError(f"cannot set collector.retention: {first_line(error)}") from error
         logger.info("retention changed table=%s ttl=%s", table, ttl or "none")
         changed.append(table)
     return changed

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evenkeel.store import read_query
 from evenkeel_collector.store.calls import CallKey, HeldRecord, KnownCalls, decide
 from evenkeel_collector.store.cluster import LOCAL_SUFFIX
+from evenkeel_collector.store.disk_room import check_room_to_change
 from evenkeel_collector.store.held_requests import CLIENT_SOURCES, HELD, REQUESTS, request_columns
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote, quote_name
 from evenkeel_collector.store.storage import Storage
@@ -243,6 +244,7 @@ class Settler:
 
     def _withdraw(self, client: Client, batch: _Batch) -> None:
         """Take a batch's requests out of `requests`, rollups and sessions."""
+        check_room_to_change(client)
         table = REQUESTS + self._suffix
         clients = f"source IN ({', '.join(map(quote, CLIENT_SOURCES))})"
         condition = f"{clients} AND {self._is_in(batch, 'NOT is_counted')}"

@@ -22,6 +22,7 @@ from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.log.repeats import SeenBodies, repeats_of
 from evenkeel_collector.log.segment_format import read_bodies
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
+from evenkeel_collector.store.disk_room import check_room_to_change
 from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.held_requests import hold_client_requests
 from evenkeel_collector.store.migrations import migrate, read_migrations
@@ -116,6 +117,8 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         (path / "metadata" / f"{TENANT_DATABASE}.sql").unlink(missing_ok=True)
         # An open client keeps the engine loaded: otherwise each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
+        if not (path / "metadata" / f"{DATABASE}.sql").exists():
+            check_room_to_change(anchor)
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
         migrate(client, before_upgrade=partial(store_log, client, insert_settings, log))

@@ -93,7 +93,8 @@ class SelfMetrics:
         self.connections_closed = Counter(
             "evenkeel_collector_connections_closed_total",
             "Connections closed for keeping the port waiting (handshake, head, body, reader, "
-            "idle) or to make room for others, or refused because the port was full.",
+            "idle), to make room, because the port was full (refused), or for not sending HTTP "
+            "(malformed).",
             ["port", "reason"],
             registry=self.registry,
         )

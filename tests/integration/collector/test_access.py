@@ -182,6 +182,11 @@ def test_plain_text_is_not_answered_where_tls_is_on(guarded: Guarded) -> None:
     url = guarded.collector.http_url.replace("https://", "http://")
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"{url}/healthz")
+    grpc_url = guarded.collector.grpc_url.replace("https://", "http://")
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(grpc_url)
+    # What strangers send is not a line in the log each.
+    assert "andshake" not in guarded.collector.stderr()
 
 
 def test_queries_need_a_token_and_stock_clients_send_it_as_a_password(guarded: Guarded) -> None:

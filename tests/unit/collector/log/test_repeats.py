@@ -104,6 +104,21 @@ def test_memory_and_journals_are_bounded(tmp_path: Path) -> None:
     assert again.knows(digest(999))
 
 
+def test_a_journal_that_cannot_be_deleted_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    # What no unlink removes, not even root's.
+    (tmp_path / "000000000001.digests").mkdir()
+    seen = SeenBodies(tmp_path, WINDOW_S, clock=clock)
+    for number in range(5):
+        clock.now_s += WINDOW_S
+        seen.remember([digest(number)])
+        seen.save()
+    assert seen.knows(digest(4))
+    assert "cannot delete digests of bodies" in caplog.text
+
+
 def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
     repeats = SeenBodies(tmp_path)
     repeats.remember([digest(1)])

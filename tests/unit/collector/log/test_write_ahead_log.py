@@ -1,16 +1,24 @@
+import errno
 import os
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenkeel_collector.log.isolation import Isolated, Poison
 from evenkeel_collector.log.quarantine import SEALED_SUFFIX, list_quarantined, replay_quarantine
 from evenkeel_collector.log.seal_policy import LogLimits
-from evenkeel_collector.log.segment_format import RECORD, encode_header, encode_segment, read_bodies
+from evenkeel_collector.log.segment_format import (
+    HEADER,
+    RECORD,
+    encode_header,
+    encode_segment,
+    read_bodies,
+)
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 
 SOON = LogLimits(seal_age_s=0.02, rest_s=0.0)
@@ -324,6 +332,64 @@ def test_a_disk_that_is_full_in_the_middle_of_a_record_loses_nothing_acknowledge
     stored = [one for path in files for one in read_bodies(path.read_bytes())]
     assert stored == [body] * (acknowledged + 1)
     assert log.num_bytes() == sum(path.stat().st_size for path in files)
+
+
+@pytest.mark.parametrize("call", ["unlink", "ftruncate", "close", "rename"])
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_a_disk_that_takes_nothing_any_more_does_not_end_the_log(
+    folder: Path,
+    small_disk: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    num_before: int,
+) -> None:
+    """As when a file system is remounted read-only after an error."""
+    log = WriteAheadLog(folder, "node", NEVER)
+    for _ in range(num_before):
+        log.append(b"body", 1).result(TIMEOUT_S)
+    small_disk(HEADER.size + num_before * (RECORD.size + 4) + 1)
+    real = getattr(os, call)
+
+    def refuse(*arguments: Any, **more: Any) -> None:
+        if call == "close":
+            real(*arguments)
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, call, refuse)
+        # The next segment has room for its first record.
+        for _ in range(3 if num_before == 0 else 1):
+            with pytest.raises(LogWriteError):
+                log.append(b"body", 1).result(TIMEOUT_S)
+    small_disk(resource.RLIM_INFINITY)
+    log.append(b"body", 1).result(TIMEOUT_S)
+    log.close()
+    again = WriteAheadLog(folder, "node", NEVER)
+    stored = [
+        body
+        for segment in again.recovered.segments
+        for body in read_bodies(segment.path.read_bytes(), segment.name)
+    ]
+    again.close()
+    assert stored == [b"body"] * (num_before + 1)
+
+
+def test_a_full_disk_is_logged_once_and_not_per_request(
+    folder: Path, small_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = WriteAheadLog(folder, "node", NEVER)
+    for _ in range(2):
+        caplog.clear()
+        small_disk(0)
+        for _ in range(20):
+            with pytest.raises(LogWriteError):
+                log.append(b"body", 1).result(TIMEOUT_S)
+        small_disk(resource.RLIM_INFINITY)
+        log.append(b"body", 1).result(TIMEOUT_S)
+        assert [record.message for record in caplog.records] == [
+            "log write failed error=[Errno 27] File too large"
+        ]
+    log.close()
 
 
 def test_a_sender_that_gave_up_does_not_stop_the_log(folder: Path) -> None:

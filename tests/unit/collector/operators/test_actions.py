@@ -7,11 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from evenkeel.audit import Audit, AuditEntry
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.operators.actions import ACTIONS, perform
 from evenkeel_collector.slo.corrections import Corrections
+from tests.fixtures.file_limit import files_of_at_most
 
 NOW_NS = 1_800_000_000 * 10**9
 
@@ -138,3 +139,9 @@ def test_the_audit_keeps_every_line_newest_first(tmp_path: Path) -> None:
     again = Audit(tmp_path / "audit.db")
     assert [e.details["slo"] for e in again.newest(2)] == ["s2", "s1"]
     again.close()
+
+
+def test_on_a_full_disk_an_action_is_not_the_callers_mistake(path: Path) -> None:
+    with files_of_at_most(64 << 10), pytest.raises(UnusableFileError, match=r"alerts\.db cannot"):
+        for _ in range(40):
+            do(path, "silence", slo="s", comment="x" * 2000)
