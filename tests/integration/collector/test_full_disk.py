@@ -10,8 +10,6 @@ import pytest
 
 from tests.fixtures.collector_process import collector_environment, copy_new_store
 
-pytestmark = pytest.mark.integration
-
 # In namespaces of its own a process may mount a small disk, root or not.
 SMALL_DISK = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 MOUNT = "mount -t tmpfs -o size=64m tmpfs {folder}"
