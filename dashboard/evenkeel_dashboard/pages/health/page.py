@@ -157,7 +157,7 @@ def _verdict(data: HealthData, selection: Selection) -> StateSummary:
 
 
 def _as_of(data: HealthData, selection: Selection) -> str:
-    return as_of(data.summary["newest_ms"], None if selection.is_fixed else data.window.to_ms)
+    return as_of(data.newest_ms, None if selection.is_fixed else data.window.to_ms)
 
 
 def _show_empty(selection: Selection, window: Window) -> None:

@@ -18,7 +18,7 @@ from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.slo_tiles import drawn_limits
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.contents import newest_later, range_of
 from evenkeel_dashboard.frame.fields import pick, set_param
 from evenkeel_dashboard.frame.page import (
     as_of,
@@ -90,11 +90,11 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
     window = selection.window(now_ms())
     slos = reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window))
     definitions = definitions_later(selection, window, view)
+    newest = newest_later(selection, window)
     data = read_latency(selection, window, view)
     window = data.window
-    newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
     end_ms = None if selection.is_fixed else window.to_ms
-    st.html(f'<div class="ek-asof">{as_of(newest_ms, end_ms)}{_source_words(data)}</div>')
+    st.html(f'<div class="ek-asof">{as_of(newest(), end_ms)}{_source_words(data)}</div>')
     if not data.cohorts:
         st.html(
             markup.hint(
