@@ -67,6 +67,14 @@ def test_the_newest_request_is_shown_to_the_second_in_any_range(
     assert row["newest_ms"] == (None if newest_s is None else newest_s * 1000)
 
 
+@pytest.mark.parametrize("chosen", [{"prompt": "chat@1"}, {"slo_class": "chat"}])
+def test_the_slowest_requests_are_those_of_the_filter(client: Any, chosen: dict[str, str]) -> None:
+    found = rows(
+        client, "slowest_requests", HOUR_S - WEEK_S, HOUR_S, rank_by="e2e", limit=5, **chosen
+    )
+    assert [row["request_id"] for row in found] == ["chat"]
+
+
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:
     client.command("TRUNCATE TABLE requests")
     (row,) = rows(client, "newest_in_range", HOUR_S - WEEK_S, HOUR_S - 60)
