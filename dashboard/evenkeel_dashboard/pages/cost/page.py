@@ -106,7 +106,7 @@ def _price_words(data: CostData, prices: PriceFile) -> str:
 def _show_bill(data: CostData, dimension: str, currency: str) -> None:
     palette = colours()
     series = [
-        Line(name, name, palette.categories[place % len(palette.categories)])
+        Line(str(place), name, palette.categories[place % len(palette.categories)])
         for place, name in enumerate(data.drawn)
     ]
     figure = stacked_bars(data.series, series, Scale("", 1.0), data.window)

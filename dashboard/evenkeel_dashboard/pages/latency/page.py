@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.charts import add_objective
-from evenkeel_dashboard.draw.escaping import escape
+from evenkeel_dashboard.draw.escaping import escape, visible
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
@@ -125,9 +124,7 @@ def _show_charts(
     title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
     names = list(data.series)
     if view.dimension:
-        columns = {name: frame[f"{percentile}_s"] for name, frame in data.series.items()}
-        frame = pd.DataFrame({"bucket": data.series[names[0]]["bucket"], **columns})
-        figure, scale = cohort_lines(frame, names, window, colours())
+        figure, scale = cohort_lines(data.series, f"{percentile}_s", window, colours())
     else:
         figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
     grid = heat(data.heat)
@@ -168,7 +165,8 @@ def _pick_point(
 ) -> None:
     from_ms, to_ms = step_shown(int(point["at_ms"]), window.step_s, window)
     near_s = float(point["value"]) / factor
-    cohort = point["name"] if point["name"] in cohorts else ""
+    # The chart has the name as it is shown.
+    cohort = {visible(name): name for name in cohorts}.get(point["name"], "")
     picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort)
     set_param("picked", picked.to_param())
 
