@@ -224,6 +224,14 @@ def short_minute_ms(unix_ms: int) -> str:
     return f"{moment:%d %b %H:%M}{_other_offset(moment)}"
 
 
+def range_ms(from_ms: int, to_ms: int) -> str:
+    """Return a range in Unix milliseconds with its zone, or both if the clocks changed in it."""
+    begin, end = in_zone(from_ms), in_zone(to_ms)
+    day = "" if begin.date() == end.date() else f"{end:%d %b} "
+    before = "" if begin.utcoffset() == end.utcoffset() else f" {zone_name(begin)}"
+    return f"{begin:%d %b %H:%M:%S}{before} – {day}{end:%H:%M:%S} {zone_name(end)}"
+
+
 def _other_offset(moment: datetime) -> str:
     """Return the zone of a time from before a change of clocks: the header names that of today."""
     is_same = moment.utcoffset() == now_in_zone().utcoffset()

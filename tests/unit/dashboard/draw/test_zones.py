@@ -65,6 +65,16 @@ def test_a_column_of_times_names_the_day_and_the_zone_where_the_header_would_mis
     assert formats.short_clock_ms(now_ms) == formats.clock_ms(now_ms).split()[0]
 
 
+def test_a_range_names_both_zones_if_the_clocks_changed_in_it() -> None:
+    """From half past two to half past two, an hour later."""
+    zones.use_zone(ZoneInfo("Europe/Berlin"))
+    half_past_two_ms = 1_792_888_200_000
+    words = formats.range_ms(half_past_two_ms, half_past_two_ms + 3_600_000)
+    assert words == "25 Oct 02:30:00 CEST – 02:30:00 CET"
+    words = formats.range_ms(half_past_two_ms - 86_400_000, half_past_two_ms)
+    assert words == "24 Oct 02:30:00 – 25 Oct 02:30:00 CEST"
+
+
 def test_an_axis_has_round_times_of_the_zone() -> None:
     zones.use_zone(ZoneInfo("Asia/Kathmandu"))
     ticks = time_ticks(SUMMER_MS, SUMMER_MS + 6 * 3_600_000, SUMMER_MS, 60_000)
