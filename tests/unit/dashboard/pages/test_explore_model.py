@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -53,6 +54,25 @@ def test_parquet_keeps_values_and_types() -> None:
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(parquet_bytes(frame))), frame)
 
 
+def test_lists_and_maps_are_json_in_downloads() -> None:
+    """As the client returns them; pandas would write np.float64(0.5), and Parquet no empty map."""
+    frame = pd.DataFrame(
+        {
+            "ledger": [{"ttft.queue": np.float64(0.5)}, {}],
+            "tokens": [[np.uint32(3), pd.NA, np.float64("nan")], []],
+            "pair": [(np.uint8(1), "ü"), None],
+        }
+    )
+    lines = csv_bytes(frame).decode().splitlines()
+    assert lines[1:] == [
+        '"{""ttft.queue"": 0.5}","[3, null, null]","[1, ""ü""]"',
+        "{},[],",
+    ]
+    read = pd.read_parquet(io.BytesIO(parquet_bytes(frame)))
+    assert read["ledger"].tolist() == ['{"ttft.queue": 0.5}', "{}"]
+    assert read["tokens"].tolist() == ["[3, null, null]", "[]"]
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -67,6 +87,10 @@ def test_parquet_keeps_values_and_types() -> None:
         (True, "True"),
         (0, "0"),
         ("<b>", "<b>"),
+        ([np.float64(0.25), np.float64(1.23456)], "[0.25, 1.23]"),
+        ({"ttft.queue": np.float64(0.5)}, "{ttft.queue: 0.5}"),
+        ((np.uint8(1), "a", pd.NA), "[1, a, no data]"),
+        ([{"a": np.uint64(2601)}], "[{a: 2,601}]"),
     ],
 )
 def test_cells_of_an_answer(value: object, expected: str) -> None:
