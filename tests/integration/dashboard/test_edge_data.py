@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenkeel.store import read_query
+from evenkeel.times import to_datetime
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.new_store import open_new_store
@@ -73,6 +74,23 @@ def test_the_slowest_requests_are_those_of_the_filter(client: Any, chosen: dict[
         client, "slowest_requests", HOUR_S - WEEK_S, HOUR_S, rank_by="e2e", limit=5, **chosen
     )
     assert [row["request_id"] for row in found] == ["chat"]
+
+
+def test_alerts_that_began_at_once_are_listed_in_the_same_order_each_time(client: Any) -> None:
+    """Or the cards of the Alerts page change places at each refresh."""
+    names = [f"slo-{number:02}" for number in range(30)]
+    values = [
+        {
+            "time": to_datetime(NOW), "starts_at": to_datetime(NOW), "alert_id": f"id-{name}",
+            "slo": name, "severity": "page", "state": "firing", "transition_id": name,
+        }
+        for name in reversed(names)
+    ]  # fmt: skip
+    columns = list(values[0])
+    rows_of = [[value[column] for column in columns] for value in values]
+    client.insert("alert_history", rows_of, column_names=columns)
+    found = rows(client, "alerts", HOUR_S - 60, HOUR_S + 60)
+    assert [row["slo"] for row in found] == names
 
 
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:
