@@ -93,6 +93,23 @@ def test_alerts_that_began_at_once_are_listed_in_the_same_order_each_time(client
     assert [row["slo"] for row in found] == names
 
 
+def test_versions_first_seen_in_one_minute_are_listed_in_the_same_order_each_time(
+    client: Any,
+) -> None:
+    insert(
+        client,
+        *(
+            {"end_ns": (HOUR_S - 4000 + 600 * (number > 0)) * S, "e2e_s": 1.0,
+             "prompt_name": f"p{number % 7}", "prompt_version": f"{number:03}"}
+            for number in (0, *reversed(range(1, 60)))
+        ),
+    )  # fmt: skip
+    found = rows(client, "changes", HOUR_S - WEEK_S, HOUR_S)
+    named = [row["name"] for row in found if row["kind"] == "prompt"]
+    assert named == sorted(named) == [f"p0@{number:03}" for number in (7, 14, 21, 28, 35)]
+    assert [row["before"] for row in found if row["kind"] == "prompt"][:2] == ["000", "007"]
+
+
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:
     client.command("TRUNCATE TABLE requests")
     (row,) = rows(client, "newest_in_range", HOUR_S - WEEK_S, HOUR_S - 60)

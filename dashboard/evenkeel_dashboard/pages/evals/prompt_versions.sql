@@ -21,5 +21,5 @@ WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND prompt_name NOT IN ('', 'evenkeel-sentinel')
     AND route != 'eval'
 GROUP BY prompt_name, prompt_version
-ORDER BY prompt_name, first_ms DESC
+ORDER BY prompt_name, first_ms DESC, prompt_version
 LIMIT 400
