@@ -189,14 +189,17 @@ def heat(rows: Sequence[Row]) -> Heat:
 
 
 def axis_ticks_s(bins: Sequence[int]) -> list[float]:
-    """Return round axis values over some bins: powers of ten, or finer if there are few."""
+    """Return round axis values over some bins: powers of ten, or finer if there are few.
+
+    Bins without a round value have their two ends.
+    """
     if not bins:
         return []
     low, high = bins[0] // BINS_A_DECADE, -(-(bins[-1] + 1) // BINS_A_DECADE)
     steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
     least, most = bin_edges(bins[0])[0], bin_edges(bins[-1])[1]
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
-    return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01]
+    return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01] or [least, most]
 
 
 def is_value(cohort: str) -> bool:

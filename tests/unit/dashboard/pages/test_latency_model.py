@@ -105,6 +105,7 @@ def test_ticks_are_round_and_within_the_axis() -> None:
     assert axis_ticks_s(list(range(-20, 11))) == pytest.approx([0.01, 0.1, 1, 10])
     assert axis_ticks_s(list(range(-25, -12))) == pytest.approx([0.005, 0.01, 0.02, 0.05])
     assert axis_ticks_s([]) == []
+    assert axis_ticks_s([1]) == pytest.approx([10**0.1, 10**0.2]), "a cell without a round value"
 
 
 def test_a_cohort_of_requests_without_a_value_is_no_filter() -> None:
