@@ -26,6 +26,7 @@ from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     delivery_words,
+    failure_words,
     headline,
     lasts_s,
     letter_words,
@@ -53,7 +54,7 @@ def _body(selection: Selection) -> None:
     book, problem = _read_book()
     past_ms = window.to_ms if selection.is_past(now_ms()) else None
     level, sentence = headline(found, book is not None, past_ms)
-    told = delivery_words(book["notifications"]) if book else ""
+    told = delivery_words(book["notifications"], _failing(book)) if book else ""
     num_all = found[0]["num_alerts"] if found else 0
     counted = f"{num_all:,} alert{'' if num_all == 1 else 's'} in this range"
     if num_all > len(found):
@@ -234,13 +235,21 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                         st.rerun()
 
 
+def _failing(book: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the receivers that accept no notifications; an older collector does not say."""
+    return list(book.get("failing", []))
+
+
 def _show_letters(book: dict[str, Any]) -> None:
     with st.container(border=True, key="card-letters"):
-        words = delivery_words(book["notifications"])
-        st.html(f'<div class="ek-title">Deliveries<small>{words}</small></div>')
+        words = delivery_words(book["notifications"], _failing(book))
+        st.html(f'<div class="ek-title">Deliveries<small>{escape(words)}</small></div>')
+        for each in _failing(book):
+            st.html(markup.notice(failure_words(each, now_ms())))
         letters = book["dead_letters"]
         if not letters:
-            st.caption("No failed deliveries.")
+            if not _failing(book):
+                st.caption("No failed deliveries.")
             return
         rows = [
             [

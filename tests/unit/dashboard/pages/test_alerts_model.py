@@ -16,6 +16,7 @@ from evenkeel_dashboard.pages.alerts.model import (
     burn_window,
     delivery_words,
     evidence,
+    failure_words,
     headline,
     lasts_s,
     letter_words,
@@ -167,6 +168,18 @@ def test_only_an_alert_of_an_slo_leads_to_one(alertname: str, href: str) -> None
 def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
     assert delivery_words({"dead": 2}) == "0 delivered, none pending, 2 failed"
+    failing = {
+        "receiver": "on-call", "undelivered": 17, "since": "1970-01-01T00:01:00Z",
+        "error": "ConnectError",
+    }  # fmt: skip
+    said = delivery_words({"waiting": 17}, [failing])
+    assert said == "0 delivered, 17 pending (on-call does not accept them)"
+    said = delivery_words({"waiting": 17, "dead": 2}, [failing, {**failing, "receiver": "mail"}])
+    assert said == "0 delivered, 17 pending (on-call, mail do not accept them), 2 failed"
+    assert failure_words(failing, 480_000) == (
+        "on-call has not accepted 17 notifications, the oldest for 7 min; they are retried. "
+        "Last error: ConnectError."
+    )
     assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
     assert lasts_s("never", 0) is None
 
