@@ -96,13 +96,13 @@ def _body(selection: Selection) -> None:
     if not data.summary["num_requests"]:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
-        _show_slos(data, selection)
+        show_slos(data, selection)
         # A service that is down has no requests, but alerts.
         if data.alerts:
             _show_alerts(data, selection)
         return
     st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
-    _show_slos(data, selection)
+    show_slos(data, selection)
     is_firing = any(alert["state"] == "firing" for alert in data.alerts)
     if is_firing:
         _show_alerts(data, selection)
@@ -185,7 +185,11 @@ def _show_empty(selection: Selection, window: Window) -> None:
     )
 
 
-def _show_slos(data: HealthData, selection: Selection) -> None:
+def show_slos(data: HealthData, selection: Selection) -> None:
+    """Draw the SLOs, or how to have some evaluated."""
+    if not data.slos and selection.is_past(now_ms()):
+        st.caption("No SLO was evaluated at the end of this range.")
+        return
     if not data.slos:
         st.html(
             markup.remark(

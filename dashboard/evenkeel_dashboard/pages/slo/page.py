@@ -19,7 +19,7 @@ from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
-from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import FILTERS, Selection
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
@@ -61,7 +61,10 @@ def show() -> None:
     selection = selection_bar(filters=())
     slos = read_slos()
     names = [slo.name for slo in slos] or awaited(
-        partial(_evaluated, selection), _say_nothing, selection.refresh_s(), "SLOs"
+        partial(_evaluated, selection),
+        partial(say_nothing, selection),
+        selection.refresh_s(),
+        "SLOs",
     )
     if not names:
         return
@@ -78,8 +81,17 @@ def _evaluated(selection: Selection) -> list[str]:
     return [row["slo"] for row in found]
 
 
-def _say_nothing() -> None:
-    st.html(f'<div class="ek-asof">{as_of(None)}</div>')
+def say_nothing(selection: Selection) -> None:
+    """Draw why there is no SLO to show."""
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
+    if selection.is_past(now_ms()):
+        st.html(
+            markup.hint(
+                "No SLO was evaluated at the end of this range",
+                "Choose a later range. For SLOs of a file, start the dashboard with --slos.",
+            )
+        )
+        return
     st.html(
         markup.hint(
             "No SLOs are evaluated, and no SLO file is given",
