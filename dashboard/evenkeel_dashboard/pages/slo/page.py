@@ -141,12 +141,13 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         )
         return
     if is_of_sessions(slo):
-        st.html(_session_link(slo, params))
+        st.html(_session_link(slo, selection.unfiltered().to_params()))
         show_budget(slo, window, spans_ms)
         return
     if slo.indicator.budget is not None:
         filters = page_filters(slo.indicator.shared_select)
-        params = {**params, **{n: v for n, v in filters.items() if n in FILTERS}}
+        params = selection.unfiltered().to_params()
+        params |= {n: v for n, v in filters.items() if n in FILTERS}
         st.html(
             f'<div class="ek-remark">It is a budget of '
             f"{formats.number(slo.indicator.budget)} in money: "
@@ -240,7 +241,8 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, slo: Slo) -
 def cohort_href(burner: Burner, selection: Selection, slo: Slo) -> str:
     """Return the link to a cohort's requests that the SLO judges, the worst first."""
     judged = page_filters(slo.indicator.shared_select) | {burner.dimension: burner.cohort}
-    params = selection.to_params() | judged | {"order": rank_of(slo)}
+    # The page has no filters: those of others do not narrow what it counts.
+    params = selection.unfiltered().to_params() | judged | {"order": rank_of(slo)}
     return markup.page_link("explore", params)
 
 

@@ -348,6 +348,14 @@ def test_the_link_to_a_cohort_keeps_what_the_slo_selects(
     assert parse_qs(href.partition("?")[2]) == {**params, "order": ["ttft"]}
 
 
+def test_the_link_to_a_cohort_leaves_out_filters_that_the_page_does_not_have() -> None:
+    """Else it lists fewer requests than the page counted, or none."""
+    filtered = Selection("6h", tenant="globex", prompt="p@1", zone="local")
+    href = cohort_href(Burner("model", "m", 9, 3, 1.0, 0.5), filtered, SLO)
+    found = parse_qs(href.partition("?")[2])
+    assert found == {"range": ["6h"], "tz": ["local"], "model": ["m"], "order": ["ttft"]}
+
+
 def test_a_draft_says_over_how_little_it_was_replayed() -> None:
     assert shortened_words(1_260, 604_800).startswith("Over the last 21 min of the range only")
     assert shortened_words(3_540, 3_600) == "", "cut to the minute"
