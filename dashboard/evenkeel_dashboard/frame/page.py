@@ -170,6 +170,8 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
     """Draw a part of a page that refreshes on its own; a failure is shown in its place."""
 
     def guarded() -> None:
+        if not signing_in.still_signed_in():
+            st.rerun(scope="app")
         if st.session_state.pop(_MOVED, False):
             # The range was changed from inside, so the selection bar must be redrawn too.
             st.rerun(scope="app")
