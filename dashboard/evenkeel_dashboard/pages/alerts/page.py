@@ -65,7 +65,9 @@ def _body(selection: Selection) -> None:
     )
     reason = look + (f"Notifications: {told}." if told else "")
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
-    if problem:
+    if problem and identity().tenant:
+        st.caption("Silences, deliveries and actions are of all tenants, and not shown to one.")
+    elif problem:
         st.html(
             markup.remark(
                 f"Silences, deliveries and actions are not available: {problem}.",

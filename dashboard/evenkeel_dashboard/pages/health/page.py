@@ -43,6 +43,7 @@ from evenkeel_dashboard.frame.page import (
 )
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.series import firing_periods
+from evenkeel_dashboard.frame.signing_in import identity
 from evenkeel_dashboard.frame.zoom import chart, zoomable
 from evenkeel_dashboard.pages.health.data import HealthData, health_later
 from evenkeel_dashboard.pages.health.model import (
@@ -187,6 +188,9 @@ def _show_empty(selection: Selection, window: Window) -> None:
 
 def show_slos(data: HealthData, selection: Selection) -> None:
     """Draw the SLOs, or how to have some evaluated."""
+    if not data.slos and identity().tenant:
+        st.caption(f"No SLO is evaluated for tenant {markup.plain(identity().tenant or '')} alone.")
+        return
     if not data.slos and selection.is_past(now_ms()):
         st.caption("No SLO was evaluated at the end of this range.")
         return

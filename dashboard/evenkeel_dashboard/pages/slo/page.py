@@ -21,6 +21,7 @@ from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import FILTERS, Selection
+from evenkeel_dashboard.frame.signing_in import identity
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
 from evenkeel_dashboard.pages.slo.budget_figure import show_budget
@@ -33,6 +34,7 @@ from evenkeel_dashboard.pages.slo.data import (
     read_corrections,
     read_slos,
     readable,
+    slos_of,
     spent_later,
 )
 from evenkeel_dashboard.pages.slo.model import (
@@ -59,7 +61,7 @@ _DIMENSIONS = {
 def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=())
-    slos = read_slos()
+    slos = slos_of(read_slos(), identity().tenant)
     names = [slo.name for slo in slos] or awaited(
         partial(_evaluated, selection),
         partial(say_nothing, selection),
@@ -84,6 +86,15 @@ def _evaluated(selection: Selection) -> list[str]:
 def say_nothing(selection: Selection) -> None:
     """Draw why there is no SLO to show."""
     st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
+    if tenant := identity().tenant:
+        st.html(
+            markup.hint(
+                f"No SLO is evaluated for tenant {tenant} alone",
+                "Those of all tenants together are not shown to one of them. An SLO with "
+                "groupBy: [tenant] has one for each.",
+            )
+        )
+        return
     if selection.is_past(now_ms()):
         st.html(
             markup.hint(

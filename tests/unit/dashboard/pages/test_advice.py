@@ -1,4 +1,4 @@
-"""Pages of a range in the past do not give advice about now."""
+"""Pages of a range in the past, or of a tenant, do not give advice that does not apply."""
 
 from __future__ import annotations
 
@@ -32,3 +32,30 @@ def test_only_now_the_advice_is_to_write_objectives(page: str, is_past: bool) ->
     said += " ".join(each.value for each in app.caption)
     assert ("evenkeel collect --slos slos.yaml" in said) == (not is_past)
     assert ("No SLO was evaluated at the end of this range" in said) == is_past
+
+
+@pytest.mark.parametrize("page", ["health", "slo"])
+def test_a_tenant_is_not_told_to_write_objectives(page: str) -> None:
+    def show(page: str) -> None:
+        from types import SimpleNamespace
+        from typing import Any
+
+        import streamlit as st
+
+        from evenkeel_dashboard.frame import signing_in
+        from evenkeel_dashboard.frame.selection import Selection
+        from evenkeel_dashboard.pages.health.page import show_slos
+        from evenkeel_dashboard.pages.slo.page import say_nothing
+
+        st.session_state[signing_in._IDENTITY] = signing_in.Identity("ann", "t", "globex")
+        data: Any = SimpleNamespace(slos=[])
+        if page == "health":
+            show_slos(data, Selection())
+        else:
+            say_nothing(Selection())
+
+    app = AppTest.from_function(show, args=(page,), default_timeout=240).run()
+    assert not app.exception
+    said = " ".join(each.proto.body for each in app.get("html"))
+    said += " ".join(each.value for each in app.caption)
+    assert "slos.yaml" not in said and "No SLO is evaluated for tenant globex alone" in said
