@@ -61,6 +61,7 @@ from evenkeel_dashboard.pages.latency.model import (
     is_value,
     meaning,
     missing_words,
+    picked_of,
     step_shown,
 )
 
@@ -133,7 +134,7 @@ def _show_charts(
         for limit_s, label in drawn_limits(slos(), view.measure, selection().filters()):
             add_objective(figure, limit_s, label, scale, colours())
             add_threshold(cells, limit_s, label, colours())
-    picked = Picked.from_param(st.query_params.get("picked", ""))
+    picked = picked_of(st.query_params.get("picked", ""), view.name)
     if picked is not None:
         mark_point(figure, picked, scale, colours())
         mark_cell(cells, picked, colours())
@@ -144,7 +145,7 @@ def _show_charts(
         "latency",
         title,
         f"{meaning(view.measure, view.definition)}; click a point to see its requests",
-        partial(_pick_point, names if view.dimension else [], window, scale.factor),
+        partial(_pick_point, view, names if view.dimension else [], window, scale.factor),
     )
     with st.container(border=True, key="card-heatmap", gap="xxsmall"):
         every = f"{MEASURES[view.measure]} of every request"
@@ -156,30 +157,34 @@ def _show_charts(
             cells,
             "heatmap",
             f"{every}, as a heatmap",
-            partial(_pick_cell, data.heat_step_s, window),
+            partial(_pick_cell, view, data.heat_step_s, window),
         )
 
 
 def _pick_point(
-    cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
+    view: LatencyView,
+    cohorts: list[str],
+    window: Window,
+    factor: float,
+    point: Mapping[str, Any],
 ) -> None:
     from_ms, to_ms = step_shown(int(point["at_ms"]), window.step_s, window)
     near_s = float(point["value"]) / factor
     # The chart has the name as it is shown.
     cohort = {visible(name): name for name in cohorts}.get(point["name"], "")
-    picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort)
+    picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort, view.name)
     set_param("picked", picked.to_param())
 
 
-def _pick_cell(step_s: int, window: Window, point: Mapping[str, Any]) -> None:
+def _pick_cell(view: LatencyView, step_s: int, window: Window, point: Mapping[str, Any]) -> None:
     from_ms, to_ms = step_shown(int(point["at_ms"]), step_s, window)
     number = bin_of(10 ** float(point["middle"]))
-    picked = Picked(from_ms, to_ms, *bin_values(number), bin_middle(number))
+    picked = Picked(from_ms, to_ms, *bin_values(number), bin_middle(number), view=view.name)
     set_param("picked", picked.to_param())
 
 
 def _show_picked(selection: Selection, view: LatencyView) -> None:
-    picked = Picked.from_param(st.query_params.get("picked", ""))
+    picked = picked_of(st.query_params.get("picked", ""), view.name)
     if picked is None:
         return
     rows = read_behind(selection, view, picked)
