@@ -229,9 +229,15 @@ def short_minute_ms(unix_ms: int) -> str:
 def range_ms(from_ms: int, to_ms: int) -> str:
     """Return a range in Unix milliseconds with its zone, or both if the clocks changed in it."""
     begin, end = in_zone(from_ms), in_zone(to_ms)
-    day = "" if begin.date() == end.date() else f"{_day(end)} "
+    first, last = _day(begin), _day(end)
+    if first == last:
+        last = ""
+    elif begin.year == end.year:
+        # The end's year is that of both.
+        first = f"{begin:%d %b}"
     before = "" if begin.utcoffset() == end.utcoffset() else f" {zone_name(begin)}"
-    return f"{_day(begin)} {begin:%H:%M:%S}{before} – {day}{end:%H:%M:%S} {zone_name(end)}"
+    ended = f"{last} {end:%H:%M:%S}".strip()
+    return f"{first} {begin:%H:%M:%S}{before} – {ended} {zone_name(end)}"
 
 
 def _day(moment: datetime) -> str:
