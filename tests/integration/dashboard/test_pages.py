@@ -137,7 +137,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     expect(plot).to_be_visible()
     place_of(plot)
     point = page.evaluate(
-        """() => {
+        r"""() => {
           const chart = document.querySelector('.st-key-chart-heatmap .ek-chart').dataset;
           const cells = document.querySelector('.st-key-chart-heatmap path[data-kind=cell]');
           // The first and the last step can begin before the range or end after it.
