@@ -141,6 +141,12 @@ def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
     return bars
 
 
+def ended(alerts: Sequence[Row]) -> list[Row]:
+    """Return the alerts that have ended, the newest first whatever their severity."""
+    past = [alert for alert in alerts if alert["state"] not in ("firing", "pending")]
+    return sorted(past, key=lambda alert: -(alert["fired_ms"] or alert["started_ms"]))
+
+
 def headline(
     alerts: Sequence[Row], is_watched: bool = True, past_ms: int | None = None
 ) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     delivery_words,
+    ended,
     failure_words,
     headline,
     lasts_s,
@@ -287,7 +288,7 @@ def _show_letters(book: dict[str, Any]) -> None:
 
 
 def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
-    past = [alert for alert in found if alert["state"] not in ("firing", "pending")]
+    past = ended(found)
     with st.container(border=True, key="card-past"):
         st.html('<div class="ek-title">Resolved in this range<small>newest first</small></div>')
         if not past:

@@ -15,6 +15,7 @@ from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     burn_window,
     delivery_words,
+    ended,
     evidence,
     failure_words,
     headline,
@@ -163,6 +164,19 @@ def test_only_an_alert_of_an_slo_leads_to_one(alertname: str, href: str) -> None
     assert slo_link(raised, {"tz": "local"}) == href
     said = alert_columns({}, href, {})
     assert ("See who spent the budget" in said) == bool(href)
+
+
+def test_alerts_that_ended_are_listed_newest_first_not_pages_first() -> None:
+    rows = [
+        alert(slo=name, severity=severity, state=state, started_ms=start_ms, fired_ms=fired_ms)
+        for name, severity, state, start_ms, fired_ms in (
+            ("firing", "page", "firing", 9, 9),
+            ("old", "page", "resolved", 1, 2),
+            ("new", "ticket", "resolved", 5, 6),
+            ("never fired", "ticket", "inactive", 4, None),
+        )
+    ]
+    assert [each["slo"] for each in ended(rows)] == ["new", "never fired", "old"]
 
 
 def test_deliveries_and_silences_in_words() -> None:
