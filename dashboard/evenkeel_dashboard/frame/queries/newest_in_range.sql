@@ -16,7 +16,7 @@ SELECT ifNull(
         -- The rollups leave out the minute in which the range begins.
         WHERE time >= fromUnixTimestamp64Milli(greatest({from_ms:Int64}, ifNull(rolled_ms, 0)), 'UTC')
             AND time < fromUnixTimestamp64Milli(
-                least({to_ms:Int64}, if(rolled_ms IS NULL, {from_ms:Int64} + 60000, {to_ms:Int64})), 'UTC')
+                least({to_ms:Int64}, ifNull(rolled_ms + 3600000, {from_ms:Int64} + 60000)), 'UTC')
             AND ({model:String} = '' OR model = {model:String})
             AND ({tenant:String} = '' OR tenant = {tenant:String})
             AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
