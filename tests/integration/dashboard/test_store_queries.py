@@ -41,6 +41,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
     "slo_rollup_counts": {**ANY_GROUP, "slo_name": SLO, "width_s": 3600},
     "newest_request": {},
+    "newest_in_range": NO_FILTER,
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
     "request": {"id": "none", "near_ms": 0},
     "request_spans": {"trace_id": "none", "names": ["db.system"], "limit": 5},

@@ -107,7 +107,7 @@ def test_memory_and_journals_are_bounded(tmp_path: Path) -> None:
 def test_a_journal_that_cannot_be_deleted_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     # What no unlink removes, not even root's.
     (tmp_path / "000000000001.digests").mkdir()
     seen = SeenBodies(tmp_path, WINDOW_S, clock=clock)

@@ -77,3 +77,29 @@ def test_there_are_at_most_a_thousand_sessions() -> None:
     others = [signed_in(sessions) for _ in range(1_000)]
     assert sessions.find(first) is None
     assert sessions.find(others[-1]) == ANN
+
+
+def test_a_page_that_stays_open_ends_with_its_sign_in() -> None:
+    """It reads with the token that it began with, and is not loaded again."""
+    clock = ManualClock()
+    sessions = SignInSessions(clock)
+    ticket = sessions.ticket(ANN)
+    assert sessions.lasts("", ticket), "its cookie is not set yet"
+    cookie = sessions.redeem(ticket) or ""
+    clock.now_s += LASTS_S - 1
+    assert sessions.lasts(cookie) and sessions.lasts("", ticket)
+    clock.now_s += 2
+    assert not sessions.lasts(cookie) and not sessions.lasts("", ticket)
+
+
+@pytest.mark.parametrize("signs_out", ["the page that signed in", "a page loaded since"])
+def test_signing_out_ends_all_pages_of_a_sign_in_and_no_others(signs_out: str) -> None:
+    sessions = SignInSessions(ManualClock())
+    ticket, other = sessions.ticket(ANN), sessions.ticket(ANN)
+    cookie = sessions.redeem(ticket) or ""
+    if signs_out == "a page loaded since":
+        sessions.end(cookie)
+    else:
+        sessions.end("", ticket)
+    assert not sessions.lasts(cookie) and not sessions.lasts("", ticket)
+    assert sessions.lasts("", other)
