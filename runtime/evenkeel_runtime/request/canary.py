@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.speculation.draftable import is_sampled
-from evenkeel_runtime.wire.drafts import NO_TENANT, SPECULATE_KEY, TENANT_KEY
+from evenkeel_runtime.wire.drafts import LAST_PRIORITY, NO_TENANT, SPECULATE_KEY, TENANT_KEY
 from evenkeel_runtime.wire.observation import CanaryResult
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 MATCH, MISMATCH, SKIPPED = "match", "mismatch", "skipped"
 _MAX_QUEUED = 16
 _POLL_S = 0.2
-_LOWEST_PRIORITY = 1 << 30
 
 
 class ReplayEngine(Protocol):
@@ -127,7 +126,7 @@ class Canary:
 
     async def _replay(self, replay: _Replay) -> None:
         tokens: list[int] = []
-        options = {"priority": _LOWEST_PRIORITY} if self._engine.has_priorities else {}
+        options = {"priority": LAST_PRIORITY} if self._engine.has_priorities else {}
         request_id = f"canary-{replay.request_id}"
         outputs = self._engine.generate(replay.prompt, replay.params, request_id, **options)
         is_streamed = _is_streamed(replay.params)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from evenkeel_runtime.control.gate import Standing
+from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.request.canary import Canary, find_difference
 from evenkeel_runtime.request.drafts import SpeculationServer
 from evenkeel_runtime.request.headers import read_headers
@@ -258,7 +260,11 @@ def test_the_same_answer_without_drafts_is_a_match() -> None:
     assert prompt == {"prompt_token_ids": [1, 2, 3], "cache_salt": "canary-req-1"}
     assert params.extra_args == {SPECULATE_KEY: False, TENANT_KEY: NO_TENANT}
     assert request_id == "canary-req-1"
-    assert options["priority"] > 0
+    # Control's priorities are milliseconds of a clock that starts with the machine.
+    a_year_up = 365 * 86_400.0
+    late = Visit("chat", a_year_up, a_year_up, a_year_up, "", None)
+    late.ticket = SimpleNamespace(standing=Standing.LATE)  # type: ignore[assignment]
+    assert late.priority < options["priority"] < 1 << 63
 
 
 def test_another_answer_is_a_mismatch_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
