@@ -79,6 +79,10 @@ class Visit:
     has_first_token: bool = False
     keeps_order: bool = False
 
+    def is_overdue(self, now_s: float) -> bool:
+        """Whether it has no first token though that is late."""
+        return self.is_streamed and not self.has_first_token and now_s > self.late_s
+
     @property
     def priority(self) -> int:
         """Its priority in vLLM, lower first: its deadline, or its arrival if control does not act.
