@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel_runtime.adapter.request_limits import apply_limits
 from evenkeel_runtime.control.service import ControlService
+from evenkeel_runtime.control.visit import order_by_arrival
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun
 
@@ -75,6 +76,9 @@ class ObservedEngine:
             own_salt = f"{lora_name or ''}\n{salt or ''}"
             apply_limits(self.control.control, run, prompt, sampling_params, own_salt)
             options["priority"] = visit.priority
+        elif self.control is not None:
+            own_priority = options.get("priority", 0)
+            options["priority"] = order_by_arrival(own_priority, run.arrival_ns)
         if self.cache is not None:
             outputs = self.cache.answer(run, prompt, sampling_params, request_id, options)
         elif visit is not None:
