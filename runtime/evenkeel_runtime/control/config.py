@@ -14,9 +14,9 @@ from evenkeel.errors import ConfigurationError
 
 # Bounded, so that every deadline is a number that vLLM takes as a priority.
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-# Others need only be finite.
-Rate = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+# Others need only be finite, as must be the time until a quota has room.
+Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     context_tokens: Count | None = None
     kv_share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    draft_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    draft_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**15)] | None = None
 
 
 class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
