@@ -11,7 +11,7 @@ import pytest
 from evenkeel.spans import Status
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.vllm import find_beam_search
-from evenkeel_runtime.request.hook import EngineReader, RequestHook
+from evenkeel_runtime.request.hook import EngineReader, RequestHook, enter_engine
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
     EngineRun,
@@ -212,7 +212,35 @@ async def test_a_generator_that_never_runs_is_recorded_with_its_http_request() -
     engine.hook.client_left(request)
     engine.hook.finish_request(request, refuse)
     await stream.aclose()
-    assert [s.status for s in notebook.seen] == [Status.ABORTED]
+    assert [(s.status, s.submitted_ns) for s in notebook.seen] == [(Status.ABORTED, None)]
+
+
+async def test_a_client_that_leaves_the_gate_has_nothing_in_the_engine() -> None:
+    class Door:
+        async def enter(self) -> None:
+            await asyncio.Event().wait()
+
+    engine, notebook = observe(Engine())
+    request = arrive()
+    request.door = Door()  # type: ignore[assignment]
+
+    async def answer(run: EngineRun) -> AsyncGenerator[int, None]:
+        await enter_engine(run, {})
+        yield 1
+
+    async def consume() -> None:
+        run = engine.hook.start_run("r-1", object())
+        async for _ in engine.hook.observe(run, answer(run)):
+            pass
+
+    task = asyncio.create_task(consume())
+    await asyncio.sleep(0)
+    engine.hook.client_left(request)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    engine.hook.finish_request(request, refuse)
+    assert [(s.status, s.submitted_ns) for s in notebook.seen] == [(Status.ABORTED, None)]
 
 
 async def test_a_cancellation_while_the_client_waits_is_an_error() -> None:
