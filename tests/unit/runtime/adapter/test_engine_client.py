@@ -69,7 +69,8 @@ def test_switched_off_control_lets_nobody_pass_those_it_let_in_before(own: int) 
     hook: Any = SimpleNamespace(start_run=lambda *_: run, observe=lambda _, outputs: outputs)
     control: Any = SimpleNamespace()
     ObservedEngine(engine, hook, control).generate({}, None, "id", priority=own)
-    before = Visit("chat", *(3 * [(a_year_ms - 5_000) / 1000]), "", None)
+    due_s = (a_year_ms - 5_000) / 1000
+    before = Visit("chat", due_s, due_s, due_s, "", None)
     (options,) = asked
     # But what a client asks for counts, as it does in vLLM alone.
     assert (options["priority"] < before.priority) == (own < 0)
