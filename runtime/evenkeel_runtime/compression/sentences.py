@@ -20,6 +20,13 @@ _INSTRUCTION = re.compile(
     r"don't|do not|from now on|call me|i want|i prefer|i like|i need|keep|ignore|focus|step)\b",
     re.IGNORECASE,
 )
+# Frequent words that no other language has; they are a sixth of English text.
+_ENGLISH = frozenset(
+    "the and you your that this these those with have has been they them their there would could "
+    "should about from what which when where who how my our i'm it's don't didn't can't".split()
+)
+_LEAST_ENGLISH = 1 / 16
+_LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,8 @@ class Sentence:
     """A sentence, including the whitespace after it.
 
     Attributes:
-        must_stay: Whether it contains a number, name, instruction, negation or question.
+        must_stay: Whether it contains a number, name, instruction, negation or question, or cannot
+            be judged because it is not English.
         stems: Stems of its content words.
     """
 
@@ -41,7 +49,7 @@ def split_message(text: str) -> list[Sentence]:
 
     Joining them gives the message back.
     """
-    if _WHOLE.search(text):
+    if _WHOLE.search(text) or not _is_english(text):
         return [Sentence(text, True, find_stems(text))]
     ends = [match.end() for match in SENTENCE_END.finditer(text)]
     parts = [text[a:b] for a, b in pairwise([0, *ends, len(text)]) if b > a]
@@ -55,7 +63,13 @@ def _must_stay(part: str) -> bool:
         or has_negation(part)
         or "?" in part
         or is_instruction(part)
+        or any(not word.replace("’", "").isascii() for word in _LETTERS.findall(part))
     )
+
+
+def _is_english(text: str) -> bool:
+    words = [word.lower().replace("’", "'") for word in _LETTERS.findall(text)]
+    return sum(word in _ENGLISH for word in words) >= _LEAST_ENGLISH * len(words)
 
 
 def is_instruction(part: str) -> bool:

@@ -19,6 +19,8 @@ ENDS: tuple[dict[str, Any], ...] = (
     {"leaves_after": 3},
     {"stop": ["sign-in", "the"]},
     {"leaves_after": 12, "temperature": 0.8},
+    # One answer may have ended then, and others not.
+    {"leaves_after": 24, "temperature": 0.8, "n": 3, "stop": ["sign-in", " we"]},
     {"temperature": 0.8},
     {"stop": [" we"], "temperature": 0.7},
 )

@@ -19,6 +19,7 @@ from evenkeel_runtime.control.config import (
     SloClass,
     read_control_file,
 )
+from evenkeel_runtime.control.ladder import ClassCounts
 from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import RefusedError
@@ -172,6 +173,40 @@ async def test_a_request_without_a_first_token_burns_once_it_is_late() -> None:
     clock.now_s += 1
     assert control.read()["interactive"].num_bad == 5
     assert control.tick() is not None
+
+
+async def test_a_client_that_gives_up_on_a_late_first_token_still_burns() -> None:
+    clock = ManualClock(1000.0)
+    control = make(clock)
+    late, early, refused, whole = (control.arrive(Caller(), 100) for _ in range(4))
+    for visit in (late, early, refused):
+        visit.is_streamed = True
+    control.leave(early, 10)
+    clock.now_s += 1
+    control.give_up(refused)
+    for visit in (late, refused, whole):
+        control.leave(visit, 0)
+    assert control.read()["interactive"] == ClassCounts(num_good=0, num_bad=2)
+    clock.now_s += 100
+    assert control.read() == {}
+
+
+async def test_first_tokens_that_clients_do_not_wait_for_hold_back_who_can_wait() -> None:
+    clock = ManualClock(1000.0)
+    control = AdmissionControl(ControlConfig(classes=CLASSES), num_slots=256, clock=clock)
+    inside = [control.arrive(Caller(slo_class="batch"), 100) for _ in range(100)]
+    for visit in inside:
+        control.queue(visit)
+        control.enter(visit)
+    assert control.gate.room.patient == 256
+    for _ in range(64):
+        visit = control.arrive(Caller(slo_class="interactive"), 100)
+        visit.is_streamed = True
+        control.queue(visit)
+        control.enter(visit)
+        clock.now_s += 1
+        control.leave(visit, 0)
+    assert control.gate.room.patient < 100
 
 
 async def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:
