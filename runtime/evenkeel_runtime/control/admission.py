@@ -267,9 +267,9 @@ class AdmissionControl:
             cached: Prompt tokens that the engine found in its cache; None if unknown.
         """
         self._visits.pop(id(visit), None)
-        now_s = self._clock()
-        if visit.is_overdue(now_s) and not visit.is_refused:
-            self._record_given_up(visit, now_s)
+        is_served = not visit.is_refused or self.config.mode is ControlMode.DRY_RUN
+        if is_served and visit.is_overdue(self._clock()):
+            self._record_given_up(visit, self._clock())
         if visit.cost is not None and visit.entered_s is not None and tokens:
             self.costs.record_end(visit.cost, cached)
         if visit.claim is not None:
