@@ -80,6 +80,8 @@ class ObservedEngine:
             own_priority = options.get("priority", 0)
             options["priority"] = order_by_arrival(own_priority, run.arrival_ns)
         if self.cache is not None:
+            # It looks for an answer first, and may find one.
+            run.submitted_ns = None
             outputs = self.cache.answer(run, prompt, sampling_params, request_id, options)
         elif visit is not None:
             outputs = self._generate_in_turn(run, prompt, sampling_params, request_id, options)
