@@ -428,9 +428,14 @@ async def test_a_beam_search_fails_with_any_of_its_steps() -> None:
     params = SimpleNamespace(detokenize=False)
     _ = [output async for output in engine.generate("p", params, "cmpl-1-aa-beam-0")]
     inner.error = RuntimeError("x")
+    under_way = engine.generate("p", params, "cmpl-1-bb-beam-0")
+    await anext(under_way)
     with pytest.raises(RuntimeError):
-        _ = [output async for output in engine.generate("p", params, "cmpl-1-bb-beam-0")]
+        _ = [output async for output in engine.generate("p", params, "cmpl-1-bb-beam-1")]
+    # What vLLM answers is the consequence, as is that it waits for no other beam.
+    request.http_status = 500
     engine.hook.finish_request(request, refuse)
+    await under_way.aclose()
     assert [(s.status, s.error_type) for s in notebook.seen] == [(Status.ERROR, "RuntimeError")]
 
 
