@@ -10,7 +10,7 @@ import pytest
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.control.visit import Visit
 
-HOOK: Any = SimpleNamespace()
+HOOK: Any = SimpleNamespace(speculation=None)
 
 
 class Engine:
@@ -59,6 +59,16 @@ async def test_a_change_through_vllms_own_method() -> None:
     assert changes and engine.called == ["update_weights"]
 
 
+async def test_the_canary_hears_of_a_change_without_a_cache() -> None:
+    changes: list[int] = []
+    engine: Any = Engine()
+    canary = SimpleNamespace(record_weight_change=lambda: changes.append(1))
+    hook: Any = SimpleNamespace(speculation=SimpleNamespace(canary=canary))
+    client: Any = ObservedEngine(engine, hook)
+    await client.update_weights("info")
+    assert changes and engine.called == ["update_weights"]
+
+
 @pytest.mark.parametrize("own", [-1, 0, 1])
 def test_switched_off_control_lets_nobody_pass_those_it_let_in_before(own: int) -> None:
     asked: list[dict[str, Any]] = []
@@ -66,7 +76,9 @@ def test_switched_off_control_lets_nobody_pass_those_it_let_in_before(own: int) 
     engine.generate = lambda *_, **options: asked.append(options)
     a_year_ms = 365 * 86_400_000
     run = SimpleNamespace(request=None, arrival_ns=a_year_ms * 1_000_000, prompt_size=0)
-    hook: Any = SimpleNamespace(start_run=lambda *_: run, observe=lambda _, outputs: outputs)
+    hook: Any = SimpleNamespace(
+        start_run=lambda *_: run, observe=lambda _, outputs: outputs, speculation=None
+    )
     control: Any = SimpleNamespace()
     ObservedEngine(engine, hook, control).generate({}, None, "id", priority=own)
     due_s = (a_year_ms - 5_000) / 1000

@@ -290,6 +290,43 @@ def test_other_requests_are_not_replayed(change: Callable[[EngineRun], None]) ->
     assert results == []
 
 
+@pytest.mark.parametrize("when", ["before it ended", "while it waited", "in its replay"])
+def test_other_weights_answer_no_replay(when: str) -> None:
+    results: list[CanaryResult] = []
+
+    class Engine(Replies):
+        def is_idle(self) -> bool:
+            if when == "while it waited":
+                canary.record_weight_change()
+            return True
+
+        async def generate(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+            canary.record_weight_change()
+            async for output in super().generate(*args, **options):
+                yield output
+
+    engine = Engine([4])
+    canary = Canary(1.0, engine, results.append, Random(1))
+
+    async def run() -> None:
+        server = SpeculationServer(canary)
+        seen = run_of(Params())
+        server.start_run(seen)
+        seen.last_output = output_of([7], DraftReport(drafts()))
+        seen.finish_reason = "length"
+        server.record_output(seen, seen.last_output)
+        if when == "before it ended":
+            canary.record_weight_change()
+        server.end_run(seen)
+        while not canary.counts["skipped"] + canary.counts["mismatch"]:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert canary.counts == {"match": 0, "mismatch": 0, "skipped": 1}
+    assert results == []
+    assert len(engine.asked) == (when == "in its replay")
+
+
 @pytest.mark.parametrize(
     "params",
     [
