@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_runtime.adapter.request_limits import apply_limits
+from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import order_by_arrival
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
@@ -80,9 +81,12 @@ class ObservedEngine:
             apply_limits(self.control.control, run, prompt, sampling_params, own_salt)
             options["priority"] = visit.priority
         elif self.control is not None:
-            own_priority = options.get("priority", 0)
+            is_off = self.control.control.config.mode is ControlMode.OFF
+            own_priority = options.get("priority", 0) if is_off else 0
             options["priority"] = order_by_arrival(own_priority, run.arrival_ns)
         if self.cache is not None:
+            # It looks for an answer first, and may find one.
+            run.submitted_ns = None
             outputs = self.cache.answer(run, prompt, sampling_params, request_id, options)
         elif visit is not None:
             outputs = self._generate_in_turn(run, prompt, sampling_params, request_id, options)

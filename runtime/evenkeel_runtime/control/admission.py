@@ -99,6 +99,7 @@ class AdmissionControl:
         self._quotas.configure(config, now_s)
         self._first_tokens.keep(config.classes)
         for visit in self._visits.values():
+            visit.keeps_order = config.mode is not ControlMode.ACT
             if not visit.is_refused:
                 self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
         self.config = self.costs.config = config
@@ -185,15 +186,14 @@ class AdmissionControl:
         return visit.ticket
 
     def _join(self, gate: Gate, visit: Visit) -> Ticket:
-        name = visit.slo_class
         wait_s = gate.least_wait_s(visit.due_s)
         if wait_s > _SHED_MARGIN * self.longest_wait_s(visit):
             raise self._shed(visit, f"the wait would be {wait_s:.0f} s or more", wait_s)
-        known = self.config.classes.get(name)
+        known = self.config.classes.get(visit.slo_class)
         limit_s = math.inf if known is None else known.ttft_s
-        latest_s = visit.late_s - self._first_tokens.least_s(name)
+        latest_s = visit.late_s - self._first_tokens.least_s(visit.slo_class)
         try:
-            return gate.arrive(name, visit.due_s, limit_s, latest_s)
+            return gate.arrive(visit.slo_class, visit.due_s, limit_s, latest_s)
         except GateFullError as error:
             raise self._shed(visit, str(error), wait_s) from error
 
@@ -267,9 +267,9 @@ class AdmissionControl:
             cached: Prompt tokens that the engine found in its cache; None if unknown.
         """
         self._visits.pop(id(visit), None)
-        now_s = self._clock()
-        if visit.is_overdue(now_s) and not visit.is_refused:
-            self._record_given_up(visit, now_s)
+        is_served = not visit.is_refused or self.config.mode is ControlMode.DRY_RUN
+        if is_served and visit.is_overdue(self._clock()):
+            self._record_given_up(visit, self._clock())
         if visit.cost is not None and visit.entered_s is not None and tokens:
             self.costs.record_end(visit.cost, cached)
         if visit.claim is not None:

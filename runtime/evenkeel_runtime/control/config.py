@@ -12,8 +12,9 @@ import msgspec
 
 from evenkeel.errors import ConfigurationError
 
-# Bounded, so that every deadline is a number that vLLM takes as a priority.
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+# Bounded, so that every deadline is a number that vLLM takes as a priority, and every time can be
+# counted in tenths of a window.
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
 # Others need only be finite, as must be the time until a quota has room.
 Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]

@@ -119,7 +119,7 @@ class ControlCounts:
 
 
 def order_by_arrival(own_priority: int, arrival_ns: int) -> int:
-    """Return the priority of a request while control is off: the client's own, then its arrival.
+    """Return the priority of a request without a visit: the client's own, then its arrival.
 
     On the scale of `Visit.priority`, so that those let in before are not overtaken without end.
     """

@@ -246,7 +246,9 @@ class RequestHook:
             run.was_cancelled = run.was_cancelled or run.end_ns is None
         each = [observe_run(run, end_ns, self._reader.read_engine) for run in beams]
         seen = each[0]
-        bad = next((beam for beam in each if beam.status is not Status.OK), seen)
+        # The error of one beam is why the response failed and the others did not go on.
+        causes = [beam for beam, run in zip(each, beams, strict=True) if run.error is not None]
+        bad = next((beam for beam in [*causes, *each] if beam.status is not Status.OK), seen)
         seen.status, seen.error_type = bad.status, bad.error_type
         if has_client_left and seen.status is Status.OK:
             # Between two steps, no run of it is under way.

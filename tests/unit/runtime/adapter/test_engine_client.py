@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
+from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.visit import Visit
 
 HOOK: Any = SimpleNamespace(speculation=None)
@@ -77,7 +78,8 @@ def test_switched_off_control_lets_nobody_pass_those_it_let_in_before(own: int) 
     hook: Any = SimpleNamespace(
         start_run=lambda *_: run, observe=lambda _, outputs: outputs, speculation=None
     )
-    control: Any = SimpleNamespace()
+    config = SimpleNamespace(mode=ControlMode.OFF)
+    control: Any = SimpleNamespace(control=SimpleNamespace(config=config))
     ObservedEngine(engine, hook, control).generate({}, None, "id", priority=own)
     due_s = (a_year_ms - 5_000) / 1000
     before = Visit("chat", due_s, due_s, due_s, "", None)
@@ -85,6 +87,10 @@ def test_switched_off_control_lets_nobody_pass_those_it_let_in_before(own: int) 
     # But what a client asks for counts, as it does in vLLM alone.
     assert (options["priority"] < before.priority) == (own < 0)
     assert abs(options["priority"]) < 1 << 62
+    # While control acts, it does not, also in a background response after its HTTP request.
+    config.mode = ControlMode.ACT
+    ObservedEngine(engine, hook, control).generate({}, None, "id", priority=own)
+    assert before.priority < asked[-1]["priority"] < before.priority + 10_000
     # Without control, vLLM gets what it would get without us.
     ObservedEngine(engine, hook).generate({}, None, "id", priority=own)
     assert asked[-1] == {"priority": own}

@@ -166,6 +166,12 @@ FOREIGN = {
     "Chinese": "我对花生过敏，不要推荐含花生的菜。\n请始终用繁体中文回答。\n昨天我们去了公园。",
     "Arabic": "لا آكل اللحم.\nأجب دائما بالعربية.\nذهبنا إلى الحديقة.",
     "Turkish": "et yemiyorum.\nher zaman turkce cevap ver.\nparkta uzun bir gun gecirdik.",
+    # With words that are English, too, or with an English title.
+    "Catalan": "has dit que no mengem carn.\nrespon sempre en espanyol.\nvam anar al parc.",
+    "Czech": "my jsme doma a my nejime maso.\nodpovidej vzdy cesky.\nvarili jsme obed.",
+    "Danish": "vi kan have en have.\njeg spiser ikke fisk.\nsvar altid kort.\nvi sad i min have.",
+    "Dutch, a leg": "ik heb mijn been gebroken.\nantwoord altijd in het nederlands.",
+    "German, a film": "ich mag den film the godfather.\nantworte immer auf deutsch.\nes war so.",
 }
 
 

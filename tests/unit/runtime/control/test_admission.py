@@ -22,7 +22,7 @@ from evenkeel_runtime.control.config import (
 from evenkeel_runtime.control.ladder import ClassCounts
 from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.service import ControlService
-from evenkeel_runtime.control.visit import RefusedError
+from evenkeel_runtime.control.visit import RefusedError, order_by_arrival
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from tests.fixtures.manual_clock import ManualClock
@@ -207,6 +207,28 @@ async def test_first_tokens_that_clients_do_not_wait_for_hold_back_who_can_wait(
         clock.now_s += 1
         control.leave(visit, 0)
     assert control.gate.room.patient < 100
+
+
+@pytest.mark.parametrize("mode", [ControlMode.DRY_RUN, ControlMode.OFF])
+async def test_who_waits_late_when_control_stops_acting_is_passed_by_nobody(
+    mode: ControlMode,
+) -> None:
+    """Their turn comes at once, and vLLM has no other queue for late ones."""
+    clock = ManualClock(1000.0)
+    control = make(clock, max_active=1)
+    first, waiting = (control.arrive(Caller(), 100) for _ in range(2))
+    for visit in (first, waiting):
+        control.queue(visit)
+    clock.now_s += 1
+    control.tick()
+    act_ms = waiting.priority
+    assert act_ms > control.arrive(Caller(), 100).priority
+    control.configure(replace(control.config, mode=mode))
+    assert waiting.ticket is not None and waiting.ticket.is_inside
+    assert waiting.priority < control.arrive(Caller(), 100).priority
+    assert waiting.priority < order_by_arrival(0, round(clock.now_s * 1e9))
+    control.configure(replace(control.config, mode=ControlMode.ACT))
+    assert waiting.priority == act_ms
 
 
 async def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:

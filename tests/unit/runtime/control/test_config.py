@@ -79,6 +79,7 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
         ("[tenant]\ndraft_tokens = 99999999999999999999", "$.tenant.draft_tokens"),
         ("[routes.agent]\ncontext_tokens = 99999999999999999999", "$.routes.agent.context_tokens"),
         ("[tenants.a]\nrequests_per_minute = 1e-320", "$.tenants.a.requests_per_minute"),
+        ("window_s = 1e-320", "$.window_s"),
         ("escalate_burn = inf", "$.escalate_burn"),
         ("mode = ", "Invalid value"),
     ],

@@ -76,6 +76,23 @@ async def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served()
     assert control.counts.would_refuse == {("brief", "queue_deadline"): 2}
 
 
+async def test_whom_a_dry_run_would_have_refused_burns_if_its_client_gives_up() -> None:
+    """It is served, so nothing but its first token says that it is late."""
+    clock = ManualClock(1000.0)
+    control = make(clock, mode=ControlMode.DRY_RUN, max_active=1)
+    visits = [control.arrive(Caller(slo_class="interactive"), 100) for _ in range(3)]
+    for visit in visits:
+        visit.is_streamed = True
+        control.queue(visit)
+    clock.now_s += 3
+    control.tick()
+    assert control.counts.would_refuse == {("interactive", "queue_deadline"): 2}
+    assert control.read()["interactive"].num_bad == 3
+    for visit in visits:
+        control.leave(visit, 0)
+    assert control.read()["interactive"].num_bad == 3
+
+
 def count_refused(control: AdmissionControl) -> int:
     """Return how many requests were refused (in a dry run: would have been)."""
     return (control.counts.refused + control.counts.would_refuse).total()

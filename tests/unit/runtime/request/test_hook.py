@@ -243,6 +243,36 @@ async def test_a_client_that_leaves_the_gate_has_nothing_in_the_engine() -> None
     assert [(s.status, s.submitted_ns) for s in notebook.seen] == [(Status.ABORTED, None)]
 
 
+@pytest.mark.parametrize("still_looks", [True, False])
+async def test_a_client_that_leaves_while_the_cache_looks_has_nothing_in_the_engine(
+    still_looks: bool,
+) -> None:
+    class Cache:
+        def record_weight_change(self) -> None: ...
+
+        async def answer(self, run: EngineRun, *_: Any) -> AsyncGenerator[int, None]:
+            if still_looks:
+                await asyncio.Event().wait()
+            await enter_engine(run, {})
+            yield 1
+
+    inner = Engine()
+    inner.collective_rpc = None  # type: ignore[attr-defined]
+    observed, notebook = observe(inner)
+    engine = ObservedEngine(inner, observed.hook, cache=Cache())  # type: ignore[arg-type]
+    request = arrive()
+    stream = engine.generate("p", object(), "r-1")
+    task = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    engine.hook.client_left(request)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await stream.aclose()
+    engine.hook.finish_request(request, refuse)
+    found = [(seen.status, seen.submitted_ns is None) for seen in notebook.seen]
+    assert found == [(Status.ABORTED, still_looks)]
+
+
 async def test_a_cancellation_while_the_client_waits_is_an_error() -> None:
     engine, notebook = observe(Engine(waits=True))
     request = arrive()
@@ -399,9 +429,14 @@ async def test_a_beam_search_fails_with_any_of_its_steps() -> None:
     params = SimpleNamespace(detokenize=False)
     _ = [output async for output in engine.generate("p", params, "cmpl-1-aa-beam-0")]
     inner.error = RuntimeError("x")
+    under_way = engine.generate("p", params, "cmpl-1-bb-beam-0")
+    await anext(under_way)
     with pytest.raises(RuntimeError):
-        _ = [output async for output in engine.generate("p", params, "cmpl-1-bb-beam-0")]
+        _ = [output async for output in engine.generate("p", params, "cmpl-1-bb-beam-1")]
+    # What vLLM answers is the consequence, as is that it waits for no other beam.
+    request.http_status = 500
     engine.hook.finish_request(request, refuse)
+    await under_way.aclose()
     assert [(s.status, s.error_type) for s in notebook.seen] == [(Status.ERROR, "RuntimeError")]
 
 
