@@ -23,7 +23,7 @@ check: .venv/.dev-installed
 
 # Every figure, each by its own script (bench/README.md), then the slow tests.
 # eviction and sessions need a recorded trace (--trace).
-NO_FIGURE := cache_evidence dashboard_processes dashboard_store screenshots sse_server ingest_rotel slo_promtool eval_runs eval_kills two_clicks demo_load eviction sessions session_replay session_spans
+NO_FIGURE := cache_evidence dashboard_processes dashboard_store report screenshots sse_server ingest_rotel slo_promtool eval_runs eval_kills two_clicks demo_load eviction sessions session_replay session_spans
 FIGURES := $(filter-out $(NO_FIGURE:%=bench/%.py), $(wildcard bench/*.py))
 bench: .venv/.dev-installed
 	mkdir -p build

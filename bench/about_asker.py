@@ -7,14 +7,12 @@ cache for it. The rules were improved on these labels: on questions that they we
 expect to miss some.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import tomllib
 from pathlib import Path
 
+from bench.report import write_report
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from golden_datasets.support.rewordings import read_rewordings
 
@@ -46,8 +44,7 @@ def main() -> int:
         f"{report['recall']:.1%}; {report['rewordings_bypassed']} of {report['rewordings']} "
         "rewordings bypass the cache"
     )
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, report)
     return 0
 
 

@@ -8,10 +8,7 @@ lasts until the rule has been quiet for fifteen minutes, as in the default rules
 cohort is reported apart: nothing is known then of the time of day.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.report import write_report
 from evenkeel.slo.spikes import LEVELS, WIDTHS, Spike, SpikePast, SpikeWindow, judge_spike
 
 SEED = 20261125
@@ -280,9 +278,7 @@ def main() -> int:
     }
     worst = max(row["false_alarms_per_month"] for row in found["false_alarms"])  # type: ignore[attr-defined, index]
     print(f"most false alarms per cohort and month, after the first day: {worst:.2f}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_report(args.json, found)
     return 0
 
 

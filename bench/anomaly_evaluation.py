@@ -6,8 +6,6 @@ Requests are generated inside the store, spread evenly over nine days, of 2 mode
 routes: 200 cohorts, as many as a rule judges. Every evaluation reads the newest windows of all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
@@ -17,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.report import write_report
 from evenkeel.slo.file.anomalies import default_anomalies
 from evenkeel_collector.slo.rule_evaluator import RuleEvaluator
 from evenkeel_collector.slo.store import SloStore
@@ -115,9 +114,7 @@ def main() -> int:
         client.close()
         storage.close()
     print(json.dumps(found, indent=1))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_report(args.json, found)
     return 0
 
 

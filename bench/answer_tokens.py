@@ -9,11 +9,8 @@ Then one reading of the requests in flight, and the share itself: of random toke
 frequent as words (Zipf's law), of loops, and of an answer that falls into a loop half-way.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import time
@@ -30,6 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.hook_cost import TOKENS, NoExporter, cpu_us, make_output
+from bench.report import write_report
 from evenkeel_runtime.adapter.answer_marks import with_answers
 from evenkeel_runtime.adapter.answer_parser import watched
 from evenkeel_runtime.adapter.vllm import make_reader
@@ -216,14 +214,12 @@ def main() -> int:
     print("repeated share, smallest and largest:")
     for name, (low, high) in found.items():
         print(f"  {name:50} {low:6.3f} {high:6.3f}")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        document = {
-            "cpu_us_per_token": figures,
-            "reading_cpu_us_per_request": reading_us,
-            "repeated_share": found,
-        }
-        args.json.write_text(json.dumps(document, indent=2) + "\n")
+    document = {
+        "cpu_us_per_token": figures,
+        "reading_cpu_us_per_request": reading_us,
+        "repeated_share": found,
+    }
+    write_report(args.json, document)
     return 0
 
 

@@ -8,8 +8,6 @@ round, answers of 64 tokens. Latencies are those of the spans: `evenkeel.ttft_s`
 to 16 and 8 to 32, and that 32 is too many.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -5,10 +5,7 @@ Worst: CPU seconds and peak memory, beyond the body's own, of counting and parsi
 a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import multiprocessing
 import resource
 import statistics
@@ -23,10 +20,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
+from bench.report import write_report
 from bench.servers import describe_machine
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import TooManyError, weigh_protobuf
-from evenkeel_collector.intake.canonical import check_protobuf
+from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
@@ -82,10 +80,8 @@ def main() -> None:
     for name, (outcome, cpu_s, num_bytes, size) in worst.items():
         used = f"{cpu_s:6.2f} s {num_bytes / 1e6:6.0f} MB"
         print(f"{name:34} {size / 2**20:5.1f} MiB {outcome:9} {used}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        report = {"machine": describe_machine(), "counting_us": counting, "worst": worst}
-        args.json.write_text(json.dumps(report, indent=2))
+    report = {"machine": describe_machine(), "counting_us": counting, "worst": worst}
+    write_report(args.json, report)
 
 
 def count_cost(num_spans: int, num_runs: int) -> tuple[float, float, float]:

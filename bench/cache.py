@@ -26,24 +26,19 @@
 `--series` runs one series of `evidence` or of `rewordings`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
 import os
 import platform
 import random
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +48,8 @@ import numpy as np
 from bench.cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
 from bench.cache_misses import measure_misses
 from bench.cache_rewordings import KINDS, count_by_kind, run_rewordings
+from bench.report import write_report
+from bench.servers import serve_own
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import (
@@ -178,40 +175,12 @@ async def measure_lookup() -> dict[str, Any]:
 @contextmanager
 def serve() -> Iterator[str]:
     """The demo model behind a real server with a cache; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         policy = Path(folder) / "cache.toml"
         policy.write_text(POLICY, encoding="utf-8")
-        command = ["-m", "evenkeel", "serve", "demo", "--port", str(port), "--cache", str(policy)]
-        # Records go nowhere: only the cache is measured.
-        command += ["--data-dir", folder, "--otlp-endpoint", "http://127.0.0.1:9"]
-        # The proposer that reads the cache's drafts.
-        command += ["--speculate", "auto"]
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            env=dict(os.environ),
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            url = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + 180
-            while time.monotonic() < deadline and process.poll() is None:
-                with suppress(httpx.HTTPError):
-                    if httpx.get(f"{url}/health", timeout=2).is_success:
-                        yield url
-                        return
-                time.sleep(0.2)
-            raise SystemExit("cache: the server did not start; run `evenkeel serve demo`")
-        finally:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        # The proposer reads the cache's drafts.
+        with serve_own("demo", "--cache", str(policy), "--speculate", "auto") as url:
+            yield url
 
 
 def ask(
@@ -470,8 +439,7 @@ def main() -> int:
         found = run_rewordings(args.series or KINDS, remembering, args.runs)
         report.setdefault("rewordings", {}).update(found)
     show(report)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, report)
     return 0
 
 

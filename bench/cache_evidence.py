@@ -9,8 +9,6 @@ the limit. A near hit is wrong if either of its two wordings is among them, so t
 `rising` the ratio is 0 in the first half of a run and 10 % in the second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

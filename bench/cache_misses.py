@@ -9,8 +9,6 @@ rounds. All requests are new. Answers are not truncated, because truncated ones 
 - `related`: the dataset's questions, each with two extra words: many are near, none is served.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

@@ -13,8 +13,6 @@ not in the cache yet. A paraphrase is a request that is not in the cache, while 
 `verified`: the model gave an answer that the cache had drafted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tempfile

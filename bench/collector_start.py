@@ -7,10 +7,7 @@ again with that store; each is stopped as soon as it is ready. Prints a table an
     python bench/collector_start.py --other ../before   # in turns with another checkout
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -19,6 +16,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from bench.report import write_report
 
 ROOT = Path(__file__).parents[1]
 PORTS = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
@@ -86,8 +85,7 @@ def main() -> int:
             spread = f"({values[0]:.2f} to {values[-1]:.2f})"
             print(f" {statistics.median(values):4.2f} {spread:>15} |", end="")
         print()
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps({"cores": os.cpu_count(), "runs": found}, indent=2) + "\n")
+    write_report(args.output, {"cores": os.cpu_count(), "runs": found})
     print(args.output)
     return 0
 

@@ -13,11 +13,8 @@ goodput is the sum over all classes. The ratio of a load compares the sums over 
 lower bound is the 5th percentile of a bootstrap over rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import random
 import sys
 import time
@@ -29,11 +26,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import (
     HOOKS,
-    MODEL,
     Server,
     add_served,
+    chat_request,
     describe_machine,
     read_served,
     receiver,
@@ -143,23 +141,10 @@ async def ask(server: Server, slo_class: str, number: int) -> Answer:
     """Send one request and read its answer to the end."""
     kind = KINDS[slo_class]
     question = f"Order {number}: where is it? " + FILLER * kind.sentences
-    body = json.dumps(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": question}],
-            "max_tokens": kind.tokens,
-            "ignore_eos": True,
-            "stream": True,
-        }
-    ).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
-        f"x-evenkeel-slo-class: {slo_class}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+    request = chat_request(question, kind.tokens, f"x-evenkeel-slo-class: {slo_class}")
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(head.encode() + body)
+    writer.write(request)
     status, first, last = 0, None, b""
     try:
         while data := await reader.read(1 << 16):
@@ -339,16 +324,14 @@ def main() -> int:
             f"{row['load']:36} {row['ratio']:.3f}, {row['lower95']:.3f} or more  "
             f"{'met' if row['is_met'] else 'MISSED'}; top class {row['top']}"
         )
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "served": asdict(served),
-            "machine": describe_machine(),
-            "seconds": args.seconds,
-            "loads": rows,
-            "pairs": [asdict(pair) for pair in pairs],
-        }
-        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = {
+        "served": asdict(served),
+        "machine": describe_machine(),
+        "seconds": args.seconds,
+        "loads": rows,
+        "pairs": [asdict(pair) for pair in pairs],
+    }
+    write_report(args.json, report)
     return 0
 
 

@@ -21,8 +21,6 @@ served: one mix on the demo model, served by vLLM on this machine's CPU, with an
 in seconds of the engine and in CPU-seconds of its process.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import random

@@ -9,8 +9,6 @@ up to the requests. Prints a table and writes JSON.
     python bench/cost_page.py --requests 200000     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -27,7 +25,8 @@ from playwright.sync_api import sync_playwright
 
 from bench import dashboard_store
 from bench.dashboard import CHROMIUM_ARGS, first_view
-from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_processes import collect, serve_dashboard
+from bench.report import write_report
 from evenkeel_collector.store.data_folder import hold
 
 TARGET_S = 2.5
@@ -61,12 +60,7 @@ def main() -> int:
     args = parser.parse_args()
     found: dict[str, Any] = {"target_s": TARGET_S, "fill": prepare(args)}
     with contextlib.ExitStack() as stack:
-        collector = started(
-            stack, "collect", "--json", "--data-dir", str(args.store), "--http-port", "0",
-            "--grpc-port", "0", "--query-port", "0", "--prices", str(args.store / "prices.toml"),
-        )  # fmt: skip
-        assert collector.stdout is not None
-        addresses = json.loads(collector.stdout.readline())
+        addresses = collect(stack, args.store, "--prices", str(args.store / "prices.toml"))
         query_url = addresses["query_url"]
         found |= sums(query_url)
         url = serve_dashboard(stack, addresses, args.store / "slos.yaml")
@@ -84,8 +78,7 @@ def main() -> int:
                 }
             browser.close()
     found["first_view"] = views
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_report(args.out, found)
     show(found)
     return 0
 

@@ -17,8 +17,6 @@ the queries of each page and of a change of range, and their times.
     python bench/dashboard.py --only ranges     # one part: views, ranges, refresh or queries
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -35,9 +33,10 @@ import numpy
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from bench import dashboard_store
-from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_processes import collect, serve_dashboard, started
 from bench.dashboard_queries import Asked, noting
 from bench.dashboard_sessions import sessions
+from bench.report import write_report
 
 CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -81,8 +80,7 @@ def main() -> int:
             if args.only in (None, "queries"):
                 found |= queries(browser, platform)
             browser.close()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_report(args.out, found)
     show(found)
     return 0
 
@@ -102,12 +100,7 @@ def running(folder: Path, rate: float, at_start: bool = False) -> Iterator[Runni
     slo_file = folder / "slos.yaml"
     with contextlib.ExitStack() as stack:
         began_ms = time.time_ns() // 1_000_000
-        collector = started(
-            stack, "collect", "--json", "--data-dir", str(folder), "--http-port", "0",
-            "--grpc-port", "0", "--query-port", "0", "--slos", str(slo_file),
-        )  # fmt: skip
-        assert collector.stdout is not None
-        addresses = json.loads(collector.stdout.readline())
+        addresses = collect(stack, folder, "--slos", str(slo_file))
         traffic = ("simulate", "--live", "--rate", str(rate), "--duration", "20m")
         started(stack, *traffic, "--endpoint", addresses["http_url"])
         if not at_start:

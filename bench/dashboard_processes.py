@@ -1,8 +1,7 @@
 """Start and stop the processes of the dashboard's benches."""
 
-from __future__ import annotations
-
 import contextlib
+import json
 import signal
 import socket
 import subprocess
@@ -28,6 +27,15 @@ def started(stack: contextlib.ExitStack, *arguments: str) -> subprocess.Popen[st
 
     stack.callback(stop)
     return process
+
+
+def collect(stack: contextlib.ExitStack, folder: Path, *flags: str) -> dict[str, str]:
+    """Start a collector on free ports, and return its addresses."""
+    ports = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
+    process = started(stack, "collect", "--json", "--data-dir", str(folder), *ports, *flags)
+    assert process.stdout is not None
+    addresses: dict[str, str] = json.loads(process.stdout.readline())
+    return addresses
 
 
 def serve_dashboard(

@@ -1,7 +1,5 @@
 """Record the dashboard's queries with a proxy in front of the query port."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import threading

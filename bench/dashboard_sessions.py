@@ -1,7 +1,5 @@
 """Dashboard sessions without a browser: they refresh like pages, but draw nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -7,8 +7,6 @@ the first run to a few hours after the last, so that the store has a full day be
 these hours. Run it again before a later measurement.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A served demo model and requests to it, for benches that compare what the field claims."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random
@@ -20,6 +18,7 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import describe_machine
 from tests.fixtures.otlp_receiver import OtlpReceiver, ReceivedSpan
 from tests.fixtures.served_model import ServedModel, serve
@@ -157,6 +156,4 @@ def spread(
 
 def save(path: Path | None, figures: dict[str, Any]) -> None:
     """Write figures with the machine they were measured on."""
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"machine": describe_machine(), **figures}, indent=2) + "\n")
+    write_report(path, {"machine": describe_machine(), **figures})

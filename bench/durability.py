@@ -8,10 +8,7 @@ against what can be queried. Prints a table, writes JSON, exits 1 if anything is
     python bench/durability.py --kills 5 --bodies 2000 --stopped-s 5   # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import logging
 import random
 import resource
@@ -29,6 +26,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
 from evenkeel_collector.log.segment_format import RECORD, read_bodies
 from tests.fixtures.clickhouse_server import clickhouse_server
@@ -340,8 +338,7 @@ def main() -> int:
             is_bad = bool(value) and key.endswith(BAD)
             is_good &= not is_bad
             print(f"  {key:22} {value:>14,}{'  BAD' if is_bad else ''}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, results)
     print(f"\n{args.output}; nothing lost, nothing doubled: {'yes' if is_good else 'NO'}")
     return 0 if is_good else 1
 

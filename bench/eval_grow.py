@@ -6,8 +6,6 @@ here by rewording the dataset's own questions. Cold has an empty cache folder, w
 cold run filled. Medians of several rounds, alternating cold and warm.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -19,6 +17,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bench.report import write_report
 
 sys.path[0] = str(Path(__file__).parents[1])
 
@@ -103,9 +103,7 @@ def main() -> int:
     print(f"{proposed['items']} items, {args.failures} failures, {os.cpu_count()} cores")
     for name, row in result["seconds"].items():  # type: ignore[attr-defined]
         print(f"{name:6} {row['median']:6.1f} s  ({row['min']:.1f} to {row['max']:.1f})")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, result)
     return 0
 
 

@@ -8,8 +8,6 @@ The server is tests/fixtures/chat_server.py, which answers after 10 ms. All prog
 server in turn, start like a command, and have the same number of requests in flight.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -21,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.report import write_report
 from tests.checkout import source_path
 
 ROOT = Path(__file__).parents[1]
@@ -156,9 +155,7 @@ def main() -> None:
     for which, seconds in taken.items():
         low, middle, high = min(seconds), statistics.median(seconds), max(seconds)
         print(f"{which}: median {middle:.2f} s ({low:.2f} to {high:.2f})")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"items": NUM_ITEMS, "seconds": taken}) + "\n")
+    write_report(args.json, {"items": NUM_ITEMS, "seconds": taken})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ request (sd 0.15), a slow drift of the machine (random walk), and 2 % of request
 20-200 ms. Accuracy: 80 % correct; 5 % of the answers flip between two runs of the same side.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import sys
@@ -21,10 +19,10 @@ from evenkeel_evals.ask.client import Call, ChatClient, Reply
 from evenkeel_evals.ask.schedule import interleave
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gate_verdicts import OVERALL, judge
-from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
+from evenkeel_evals.verdict.gates import parse_gates
 
 GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 SLICES = ("plain", "long", "multi-turn", "extraction", "special")

@@ -16,23 +16,18 @@ A run without a change is one of them with the sides swapped at random within ev
 code as every run.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
-import random
 import sys
-import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.eval_kills import KILLS_A_RUN, kill_one_run
+from bench.eval_kills import kill_runs
 from bench.eval_runs import (
     GATES,
     client_overhead_s,
@@ -40,15 +35,16 @@ from bench.eval_runs import (
     share_found,
     share_of_false_alarms,
 )
+from bench.report import write_report
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gate_verdicts import OVERALL, judge
-from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
+from evenkeel_evals.verdict.gates import parse_gates
 
 ROOT = Path(__file__).parents[1]
 NOISE = Path(__file__).with_name("eval_noise.json")
@@ -160,16 +156,6 @@ def simulated(num_runs: int) -> dict[str, float]:
     }
 
 
-def kills(num_kills: int, seed: int) -> dict[str, float]:
-    generator = random.Random(seed)
-    total: Counter[str] = Counter(kills=0, lost=0, asked_again=0, repeated=0, changed=0)
-    while total["kills"] < num_kills:
-        with tempfile.TemporaryDirectory() as folder:
-            wanted = min(KILLS_A_RUN, num_kills - total["kills"])
-            total.update(kill_one_run(Path(folder), generator, wanted))
-    return {f"kill_{name}": float(value) for name, value in total.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
@@ -192,13 +178,12 @@ def main() -> None:
         elif part == "simulated":
             figures |= simulated(args.runs)
         else:
-            figures |= kills(args.kills, args.seed)
+            total = kill_runs(args.kills, args.seed)
+            figures |= {f"kill_{name}": float(value) for name, value in total.items()}
         figures[f"{part}_took_s"] = time.perf_counter() - started
     for name, value in figures.items():
         print(f"{name:55} {value:.4g}", flush=True)
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, figures)
 
 
 if __name__ == "__main__":

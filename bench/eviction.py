@@ -9,8 +9,6 @@ computed, or after it was last used, and the oldest goes first if there is no ro
 20 % of hits with a time limit of five minutes and 80 % with LRU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -14,11 +14,8 @@ Prefixes are random words, the model's continuation, and the words again, so tha
 a source of drafts and several words are likely to follow. Exits 1 if a distribution differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
-import json
 import os
 import random
 import sys
@@ -32,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import describe_machine
 
 DEPTH = 3
@@ -385,15 +383,13 @@ def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = n
         least = min((each.p for each in own), default=1.0)
         wrong = sum(each.source == source for each in different)
         print(f"{source:<20} {len(own):>13} {total:>9} {accepted:>8.2f} {least:>9.2g} {wrong}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        result = {
-            "machine": describe_machine(),
-            "alpha": ALPHA,
-            "different": len(different),
-            "comparisons": [asdict(each) for each in comparisons],
-        }
-        args.json.write_text(json.dumps(result, indent=2), encoding="utf-8")
+    result = {
+        "machine": describe_machine(),
+        "alpha": ALPHA,
+        "different": len(different),
+        "comparisons": [asdict(each) for each in comparisons],
+    }
+    write_report(args.json, result)
     untested = set(args.sources.split(",")) - {each.source for each in comparisons}
     if untested:
         print(f"not tested: {', '.join(sorted(untested))}")

@@ -7,10 +7,7 @@ each visit in a new browser profile, so that nothing is cached. Prints median an
 contentful paint (the skeleton), and of the moment the page has drawn its first own text.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import statistics
 import tempfile
 from contextlib import ExitStack
@@ -18,7 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_processes import collect, serve_dashboard, started
+from bench.report import write_report
 
 CHROMIUM_ARGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking".split()
 PAGES = ("", "slo", "alerts", "explore")
@@ -33,12 +31,7 @@ def main() -> int:
     args = parser.parse_args()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        collector = started(
-            stack, "collect", "--json", "--data-dir", folder, "--http-port", "0", "--grpc-port",
-            "0", "--query-port", "0", "--slos", str(SLOS),
-        )  # fmt: skip
-        assert collector.stdout is not None
-        addresses = json.loads(collector.stdout.readline())
+        addresses = collect(stack, Path(folder), "--slos", str(SLOS))
         simulation = started(
             stack, "simulate", "--endpoint", addresses["http_url"], "--requests", "1000",
             "--duration", "30m",
@@ -58,9 +51,7 @@ def main() -> int:
     for name, values in result.items():
         print(f"{name}: median {values['median_ms']} ms, worst {values['worst_ms']} ms, "
               f"{len(found)} visits")  # fmt: skip
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"num_visits": len(found), **result}, indent=2) + "\n")
+    write_report(args.json, {"num_visits": len(found), **result})
     return 0
 
 

@@ -8,10 +8,7 @@ busy machine the figures mostly reflect the load.
     python bench/freshness.py --requests 5 --stops 1       # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
@@ -93,8 +91,7 @@ def main() -> None:
     }
     for name, value in found.items():
         print(f"{name:20} {value:.3f}")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_report(args.json, found)
 
 
 if __name__ == "__main__":

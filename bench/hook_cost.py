@@ -11,11 +11,8 @@ without. No model runs, because the noise of a server would hide these costs
 (bench/overhead_switch.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import marshal
 import os
 import pickle
@@ -38,6 +35,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import receiver, wait_for
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.vllm import make_reader
@@ -307,9 +305,7 @@ def main() -> int:
     print(f"CPU µs for one streamed request of {TOKENS} tokens:")
     for name, value in figures.items():
         print(f"  {name:34} {value:8.1f}")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"tokens": TOKENS, "cpu_us": figures}, indent=2) + "\n")
+    write_report(args.json, {"tokens": TOKENS, "cpu_us": figures})
     return 0
 
 

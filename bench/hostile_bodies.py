@@ -9,11 +9,8 @@ store what it acknowledged, and every table must stay readable. Prints the figur
     python bench/hostile_bodies.py --mutations 2000       # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
-import json
 import random
 import sys
 import tempfile
@@ -30,6 +27,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.hostile.hostile_bodies import (
     FAIR_CODES,
@@ -202,8 +200,7 @@ def main() -> int:
         results = run(Path(name), args.mutations, args.seed)
     for key, value in results.items():
         print(f"{key:24} {value}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, results)
     print(f"{args.output}; nothing went wrong: {'yes' if is_good(results) else 'NO'}")
     return 0 if is_good(results) else 1
 

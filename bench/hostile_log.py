@@ -9,10 +9,7 @@ else is stored.
     python bench/hostile_log.py --segments 50 --in-store 5     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import logging
 import random
 import sys
@@ -23,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from evenkeel_collector.log.quarantine import (
     DAMAGED_SUFFIX,
     SEALED_SUFFIX,
@@ -135,8 +133,7 @@ def main() -> int:
     is_good = not any(figures[key] for key in BAD)
     for key, value in sorted(figures.items()):
         print(f"{key:20} {value:>12,}{'  BAD' if key in BAD and value else ''}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(dict(figures), indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, dict(figures))
     print(f"{args.output}; no intact record lost, nothing damaged stored: {is_good}")
     return 0 if is_good else 1
 

@@ -10,8 +10,6 @@ leak is a different answer from the two stores; a quote is an error that contain
 tenant's rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -24,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.report import write_report
 from evenkeel_collector.query.names import TENANT_FORMATS
 from tests.hostile.query_fragments import hostile_queries, parse_all
 from tests.hostile.tenant_answers import (
@@ -195,10 +194,8 @@ def main() -> int:
     )
     for name, value in asdict(found).items():
         print(f"{name}: {value}")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        machine = {"machine": platform.machine(), "cores": os.cpu_count()}
-        args.json.write_text(json.dumps(machine | asdict(found), indent=2), encoding="utf-8")
+    machine = {"machine": platform.machine(), "cores": os.cpu_count()}
+    write_report(args.json, machine | asdict(found))
     return 1 if found.misses or found.leaks or found.quotes else 0
 
 

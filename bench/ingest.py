@@ -8,8 +8,6 @@ waits until every span can be queried. Prints a table and writes JSON.
     python bench/ingest.py --spans 20000         # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json
@@ -30,6 +28,8 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 import psutil
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from bench.report import write_report
 
 NUM_BODIES = 16
 SPAN_BYTES = 838
@@ -259,8 +259,7 @@ def main() -> int:
                     f"{ratio:.2f} times ours; {peer['spans_per_s']:,.0f} spans/s, "
                     f"{peer['stored']:,} of {peer['spans']:,}"
                 )
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, results)
     print(f"\n{args.output}; spans stored exactly once: {'yes' if is_exact else 'NO'}")
     return 0 if is_exact else 1
 

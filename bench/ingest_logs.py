@@ -7,10 +7,7 @@ Alternates collectors that get spans with collectors that get log records of the
     python bench/ingest_logs.py --records 20000 --rounds 1     # a smoke run
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -23,6 +20,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.ingest import SPAN_BYTES, SPANS, BodySeries, run
+from bench.report import write_report
 
 MAX_RATIO = 1.2
 
@@ -87,9 +85,8 @@ def main() -> int:
         )
     ratios.sort()
     median = statistics.median(ratios)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
     found = {"ratio": median, "ratios": ratios, "wanted_at_most": MAX_RATIO, "rounds": rounds}
-    args.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, found)
     print(
         f"a log record costs {median:.2f} times a span ({ratios[0]:.2f} to {ratios[-1]:.2f}, "
         f"wanted at most {MAX_RATIO}); stored exactly once: {'yes' if is_exact else 'NO'}"

@@ -6,8 +6,6 @@ collector embeds. The CPU of both processes counts, like all of ours. It is meas
 table only, and with our store, so that it ends with the same spans, requests and rollups.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -7,8 +7,6 @@ Prints a table and writes JSON.
     python bench/insert.py --sizes 12 --inserts 20          # the fixed cost
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -25,7 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.ingest import NUM_BODIES, build_body
-from evenkeel_collector.intake.canonical import check_protobuf
+from bench.report import write_report
+from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 
@@ -117,8 +116,7 @@ def main() -> int:
         results.append({"variant": variant, "spans_an_insert": size, **middle})
         figures = "  ".join(f"{name} {value:8.1f}" for name, value in middle.items())
         print(f"{variant:9} {size:>7,}  {figures}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, results)
     print(args.output)
     return 0
 

@@ -3,10 +3,7 @@
 Steps of a steady batch, ten per message, go through the reader's own code; no socket is involved.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -18,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from bench.report import write_report  # noqa: E402
 from evenkeel_runtime.exporter.step_history import StepHistory  # noqa: E402
 from evenkeel_runtime.exporter.step_reader import DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS  # noqa: E402
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, RequestTimes  # noqa: E402
@@ -41,10 +39,8 @@ def main() -> int:
             f"{row['batch']:>5} {row['steps']:>6} {row['receive_us']:>20.1f} "
             f"{row['ledger_us']:>11.0f} {row['ledger_with_rivals_us']:>9.0f}"
         )
-    if args.json:
-        machine = {"cores": os.cpu_count(), "machine": platform.machine()}
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(machine | {"rows": rows}, indent=2))
+    machine = {"cores": os.cpu_count(), "machine": platform.machine()}
+    write_report(args.json, machine | {"rows": rows})
     return 0
 
 

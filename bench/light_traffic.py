@@ -9,10 +9,7 @@ queries until it sees each request. Prints a table and writes JSON.
     python bench/light_traffic.py --slos slos.yaml                 # with SLO evaluation
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -27,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.fixtures.otlp_payload import any_value, key_values
 
@@ -222,8 +220,7 @@ def main() -> int:
         figures = measure(args, Path(name))
     for key, value in figures.items():
         print(f"{key:22} {value:>10,.3f}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, figures)
     print(args.output)
     return 0 if figures["stored"] == figures["sent"] else 1
 

@@ -15,11 +15,8 @@ model; `--weights` serves random weights with the shape of larger models. On a G
 `--gpu --weights 7b --concurrency 32 --tokens 128 --requests 64`.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import sys
@@ -31,15 +28,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import (
     BARE,
     HOOKS,
-    MODEL,
     REQUESTS,
     SECOND,
     TRACING,
     Server,
     add_served,
+    chat_request,
     describe_machine,
     read_served,
     receiver,
@@ -78,22 +76,10 @@ class Sample:
 
 async def ask(port: int, number: int, tokens: int) -> float:
     """Stream one answer with this number of tokens; return the seconds to its first bytes."""
-    body = json.dumps(
-        {
-            "model": MODEL,
-            "messages": [{"role": "user", "content": QUESTION.format(number=number)}],
-            "max_tokens": tokens,
-            "ignore_eos": True,
-            "stream": True,
-        }
-    ).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+    request = chat_request(QUESTION.format(number=number), tokens)
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(head.encode() + body)
+    writer.write(request)
     first = None
     last = b""
     while data := await reader.read(1 << 16):
@@ -228,18 +214,16 @@ def main() -> int:
         print(f"\n{name} against bare vLLM, {args.pairs} pairs, median (least to greatest):")
         for figure, v in figures.items():
             print(f"  {figure:36} {v['median']:8.4f}  ({v['least']:.4f} to {v['greatest']:.4f})")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        report = {
-            "load": asdict(load),
-            "served": asdict(read_served(args)),
-            "machine": describe_machine(),
-            "control": args.control,
-            "speculates": args.speculate,
-            "summary": summary,
-            "pairs": [{name: asdict(s) for name, s in result.items()} for result in results],
-        }
-        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    report = {
+        "load": asdict(load),
+        "served": asdict(read_served(args)),
+        "machine": describe_machine(),
+        "control": args.control,
+        "speculates": args.speculate,
+        "summary": summary,
+        "pairs": [{name: asdict(s) for name, s in result.items()} for result in results],
+    }
+    write_report(args.json, report)
     return 0
 
 

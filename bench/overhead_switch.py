@@ -14,11 +14,8 @@ milliseconds per request are printed for each process: they vary less than throu
 machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import random
 import signal
 import statistics
@@ -43,6 +40,7 @@ from bench.overhead import (
     median_of,
     read_load,
 )
+from bench.report import write_report
 from bench.servers import (
     HOOKS,
     REQUESTS,
@@ -270,11 +268,9 @@ def main() -> int:
                 f"{name:8} {figure:24} {values['median']:.3f}"
                 f" ({values['least']:.3f} to {values['greatest']:.3f})"
             )
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        what = {"load": asdict(load), "served": asdict(read_served(args))}
-        report = {"machine": describe_machine(), **what, "pairs": args.pairs, "summary": summary}
-        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    what = {"load": asdict(load), "served": asdict(read_served(args))}
+    report = {"machine": describe_machine(), **what, "pairs": args.pairs, "summary": summary}
+    write_report(args.json, report)
     return 0
 
 

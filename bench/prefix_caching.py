@@ -8,10 +8,7 @@ time and in random order. TTFT is `evenkeel.ttft_s` of each request's span; the 
 `gen_ai.usage.cache_read.input_tokens`. The result is over the pairs: median ratio of TTFT p50.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -26,6 +23,7 @@ import httpx
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from bench.report import write_report  # noqa: E402
 from tests.fixtures.otlp_receiver import OtlpReceiver  # noqa: E402
 from tests.fixtures.served_model import ServedModel, serve  # noqa: E402
 
@@ -106,10 +104,8 @@ def main() -> int:
         f"TTFT p50 with prefix caching: {1 - ratio:.0%} lower "
         f"(pairs {1 - max(ratios):.0%} to {1 - min(ratios):.0%}); target 60 %"
     )
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        rows = [{name: asdict(side) for name, side in pair.items()} for pair in pairs]
-        args.json.write_text(json.dumps({"ttft_ratio": ratio, "pairs": rows}, indent=2) + "\n")
+    rows = [{name: asdict(side) for name, side in pair.items()} for pair in pairs]
+    write_report(args.json, {"ttft_ratio": ratio, "pairs": rows})
     return 0 if ratio <= TARGET_RATIO else 1
 
 

@@ -6,12 +6,9 @@ Compares the CPU of the process. Prints a table and writes JSON.
     python bench/price_insert.py --json build/price_insert.json
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import io
-import json
 import statistics
 import sys
 import tempfile
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.ingest import build_body, make_unique
+from bench.report import write_report
 from evenkeel.prices.price_file import ModelPrice, PriceFile
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment, open_embedded
@@ -72,8 +70,7 @@ def main() -> int:
         }
         for num, each in took.items()
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_report(args.out, found)
     print(f"{SPANS:,} spans an insert, {args.rounds} rounds, without prices {base:.1f} µs a span\n")
     print("| prices | CPU per span | of that without prices |\n|---|---|---|")
     for num, each in found.items():

@@ -5,10 +5,7 @@
 B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decisions/0104 explains why.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
@@ -20,9 +17,10 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.eval_runs import make_items, simulate
-from evenkeel_evals.judge.latency_effects import pairs_around
+from bench.report import write_report
 from evenkeel_evals.stats.quantiles import harrell_davis_steps
 from evenkeel_evals.stats.shift import shift_of_differences
+from evenkeel_evals.verdict.latency_effects import pairs_around
 
 NUM_PAIRS, NUM_RESAMPLES, QUANTILE, MARGIN, ALPHA = 1000, 600, 0.95, 0.05, 0.025
 Floats = NDArray[np.float64]
@@ -84,8 +82,7 @@ def main() -> None:
             name: {"mean": np.mean(v), "sd": np.std(v), "found_ratio": found[name] / args.runs}
             for name, v in estimates.items()
         }
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_report(args.json, record)
 
 
 if __name__ == "__main__":

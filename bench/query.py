@@ -8,11 +8,8 @@ like a dashboard. Prints a table and writes JSON.
     python bench/query.py --store build/day --fill-s 500   # in pieces: run it until it measures
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import statistics
@@ -29,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import clickhouse_connect
 
 from bench import ingest
+from bench.dashboard_processes import collect
+from bench.report import write_report
 from evenkeel_collector.store.storage import open_embedded
 
 CHUNK = 500_000
@@ -160,33 +159,21 @@ def run(num_requests: int, ingest_s: float, store: Path | None, fill_s: float) -
         )  # fmt: skip
         if filled.returncode:
             raise SystemExit(filled.returncode)
-        command = [
-            sys.executable, "-m", "evenkeel", "collect", "--json", "--data-dir", folder,
-            "--http-port", "0", "--grpc-port", "0", "--query-port", "0",
-        ]  # fmt: skip
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        addresses = collect(stack, Path(folder))
+        client = clickhouse_connect.get_client(
+            dsn=addresses["query_url"], database="evenkeel", settings={"max_threads": 1}
         )
-        try:
-            assert process.stdout is not None
-            addresses = json.loads(process.stdout.readline())
-            client = clickhouse_connect.get_client(
-                dsn=addresses["query_url"], database="evenkeel", settings={"max_threads": 1}
-            )
-            rollup, raw = client.query(ROLLUP), client.query(RAW)
-            rollup_s = timed_s(lambda: client.query(ROLLUP), 15)
-            raw_s = timed_s(lambda: client.query(RAW), 3)
-            sizes = dict(
-                client.query(
-                    "SELECT table, sum(bytes_on_disk) FROM system.parts"
-                    " WHERE database = 'evenkeel' AND active GROUP BY table"
-                ).result_rows
-            )
-            busy_s = query_while_ingesting(client, addresses["http_url"], ingest_s)
-            client.close()
-        finally:
-            process.terminate()
-            process.wait(60)
+        rollup, raw = client.query(ROLLUP), client.query(RAW)
+        rollup_s = timed_s(lambda: client.query(ROLLUP), 15)
+        raw_s = timed_s(lambda: client.query(RAW), 3)
+        sizes = dict(
+            client.query(
+                "SELECT table, sum(bytes_on_disk) FROM system.parts"
+                " WHERE database = 'evenkeel' AND active GROUP BY table"
+            ).result_rows
+        )
+        busy_s = query_while_ingesting(client, addresses["http_url"], ingest_s)
+        client.close()
     millions = num_requests / 1e6
     return {
         "requests": num_requests,
@@ -221,8 +208,7 @@ def main() -> int:
     figures = run(args.requests, args.ingest_s, args.store, args.fill_s)
     for name, value in figures.items():
         print(f"  {name:32} {value:>14,.4g}")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_report(args.output, figures)
     print(f"\n{args.output}")
     return 0
 

@@ -5,10 +5,7 @@ of interleaved runs. Quality: precision and recall of each rule on the labelled 
 how many secrets are missed in other encodings, and how many ordinary texts are changed.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
 import random
 import re
@@ -25,13 +22,15 @@ from pydantic import SecretStr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evenkeel.privacy.budget import CpuBudget
+from bench.report import write_report
+from evenkeel.privacy.cpu_budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
 from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens
 from evenkeel.request_record import RequestRecord
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
+from tests.fixtures.otlp_payload import key_values
 from tests.fixtures.redaction_score import load_corpus, score
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters
 
@@ -71,9 +70,7 @@ def main() -> int:
     disguised = result["disguised"]
     print(f"\nsecrets sent in other forms: {disguised['missed']} of {disguised['sent']} missed")
     print(f"ordinary texts: {disguised['changed']} of {disguised['ordinary']} changed")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=2))
+    write_report(args.json, result)
     return 0
 
 
@@ -163,12 +160,11 @@ def build(num_secrets: int = 0, content: str | None = None) -> bytes:
             start_time_unix_nano=1_763_600_000_000_000_000 + index,
             end_time_unix_nano=1_763_600_001_000_000_000 + index,
         )
-        for key, value in record(rng).to_attributes().items():
-            fill(span.attributes.add(key=key).value, value)
+        span.attributes.extend(key_values(record(rng).to_attributes()))
         if content is not None:
-            fill(span.attributes.add(key="input.value").value, content)
+            span.attributes.extend(key_values({"input.value": content}))
         if index < num_secrets:
-            fill(span.attributes.add(key="note").value, "write to ana@example.org")
+            span.attributes.extend(key_values({"note": "write to ana@example.org"}))
     encoded: bytes = message.SerializeToString()
     return encoded
 
@@ -193,18 +189,6 @@ def record(rng: random.Random) -> RequestRecord:
         stall_s=rng.random(),
         e2e_s=rng.random(),
     )
-
-
-def fill(target: Any, value: Any) -> None:
-    if isinstance(value, str):
-        target.string_value = value
-    elif isinstance(value, int):
-        target.int_value = value
-    elif isinstance(value, float):
-        target.double_value = value
-    else:
-        for item in value:
-            fill(target.array_value.values.add(), item)
 
 
 def judge(corpus: Path) -> dict[str, Any]:

@@ -5,10 +5,7 @@ Bias: the mean of the longest stall over all requests, estimated from the kept o
 truth, over repeated draws in which slow requests have longer stalls.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import math
 import os
 import random
@@ -20,9 +17,11 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from bench.report import write_report
 from evenkeel import spans
 from evenkeel.request_record import RequestRecord
 from evenkeel_collector.intake.sampling import LatencyObjective, SampledRequest, Sampler
+from tests.fixtures.otlp_payload import key_values
 
 NUM_SPANS = 512
 NUM_EMISSIONS = 64
@@ -53,9 +52,7 @@ def main() -> int:
     print(" ".join(f"{head:>15}" for head in heads))
     for row in rows:
         print(" ".join(f"{row[head]:15.4f}" for head in heads))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"cores": os.cpu_count(), "rows": rows}, indent=2))
+    write_report(args.json, {"cores": os.cpu_count(), "rows": rows})
     return 0
 
 
@@ -130,22 +127,9 @@ def build() -> bytes:
             emission_tokens=[1] * NUM_EMISSIONS,
         )
         span = scope_spans.spans.add(trace_id=rng.randbytes(16), name="chat support-4m")
-        for key, value in record.to_attributes().items():
-            fill(span.attributes.add(key=key).value, value)
+        span.attributes.extend(key_values(record.to_attributes()))
     encoded: bytes = message.SerializeToString()
     return encoded
-
-
-def fill(target: Any, value: Any) -> None:
-    if isinstance(value, str):
-        target.string_value = value
-    elif isinstance(value, int):
-        target.int_value = value
-    elif isinstance(value, float):
-        target.double_value = value
-    else:
-        for item in value:
-            fill(target.array_value.values.add(), item)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,7 @@
 Starts a collector and a dashboard on what the demo left; `--url` takes a running dashboard instead.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +19,7 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_processes import collect, serve_dashboard
 from evenkeel.times import rfc3339
 
 CHROMIUM_ARGS = (
@@ -97,13 +94,8 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     price_file = folder / "prices.toml"
     prices = ["--prices", str(price_file)] if price_file.is_file() else []
     with ExitStack() as stack:
-        collector = started(
-            stack, "collect", "--json", "--data-dir", str(folder / "collector"), "--http-port",
-            "0", "--grpc-port", "0", "--query-port", "0", "--slos", str(folder / "slos.yaml"),
-            "--prompts-dir", "prompts", *prices,
-        )  # fmt: skip
-        assert collector.stdout is not None
-        addresses = json.loads(collector.stdout.readline())
+        slos = ("--slos", str(folder / "slos.yaml"), "--prompts-dir", "prompts", *prices)
+        addresses = collect(stack, folder / "collector", *slos)
         url = serve_dashboard(stack, addresses, folder / "slos.yaml")
         sql = "SELECT toUnixTimestamp(min(time)), toUnixTimestamp(max(time)) FROM evenkeel.requests"
         found = httpx.post(addresses["query_url"], content=sql, timeout=60).text.split()

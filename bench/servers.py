@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -238,12 +239,50 @@ def serve(
     try:
         yield Server(name, port, process, folder / f"{name}.log")
     finally:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(15)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        stop(process)
+
+
+@contextmanager
+def serve_own(model: str, *flags: str) -> Iterator[str]:
+    """Run `evenkeel serve`, whose records go nowhere; yield its address once it answers."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "evenkeel", "serve", model, "--port", str(port)]
+        command += ["--data-dir", folder, "--otlp-endpoint", "http://127.0.0.1:9", *flags]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            wait_until_ready(Server(model, port, process, Path(os.devnull)))
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop a server and what it has started."""
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def chat_request(question: str, tokens: int, *headers: str) -> bytes:
+    """Return a request for a streamed answer of this length, as it goes over the connection."""
+    body = json.dumps(
+        {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "stream": True,
+        }
+    ).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "connection: close", *headers,
+        "content-type: application/json", f"content-length: {len(body)}", "", "",
+    )  # fmt: skip
+    return "\r\n".join(head).encode() + body
 
 
 def wait_for(otlp: str) -> None:

@@ -20,8 +20,6 @@ Everything else is drawn here, from a literal seed:
   to less than half is a new beginning: the agent has summarised the past.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

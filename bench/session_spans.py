@@ -12,8 +12,6 @@ Nobody sends our header. Each case has a third of the sessions, by their number:
 A sub-agent's requests and tools are in the trace of the turn that called it.
 """
 
-from __future__ import annotations
-
 import io
 import time
 import uuid

@@ -22,8 +22,6 @@ Apache-2.0, condensed to one line per session); bench/session_replay.py says wha
   `--after`) and `--before`, in turns; the two should differ in nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -9,8 +9,6 @@ orders that it offers, one session, and the long one. Prints a table and writes 
     python bench/sessions_page.py
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -25,6 +23,7 @@ from playwright.sync_api import sync_playwright
 
 from bench import dashboard_store
 from bench.dashboard import CHROMIUM_ARGS, first_view, running
+from bench.report import write_report
 
 STORE = Path("build/bench/sessions")
 TARGET_S = 2.5
@@ -90,8 +89,7 @@ def main() -> int:
         print(json.loads((args.store / "filled.json").read_text())["stored"], "requests stored")
         return 0 if is_full else 1
     found = measure(args.store, args.rate, args.chromium)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_report(args.out, found)
     show(found)
     return 0
 

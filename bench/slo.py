@@ -5,10 +5,7 @@
 Needs promtool (Debian's package `prometheus`); no server is started.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import sys
 import tempfile
@@ -19,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from bench.report import write_report
 from bench.slo_promtool import CASES_A_FILE, make_case, our_firing, promtool_differences
 from evenkeel.errors import EvenkeelError
-from evenkeel.slo.arithmetic import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
+from evenkeel.slo.burn_rates import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
 from evenkeel.slo.change_points import find_changes
 
 SEED = 20261121
@@ -130,9 +128,7 @@ def main() -> int:
     print(f"change points in {shifts['series']} null series: {shifts['false_alarms']}")
     print(f"+20 % shifts found in as many: {shifts['shifts_found']}")
     figures = {"promtool": promtool, "factors": factors, "change_points": shifts}
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=1))
+    write_report(args.json, figures)
     is_good = not shifts["false_alarms"] and shifts["shifts_found"] >= 0.95 * shifts["series"]
     is_good &= not promtool["minutes_that_differ"] and all(row["agrees"] for row in factors)
     return 0 if is_good else 1

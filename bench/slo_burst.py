@@ -7,11 +7,8 @@ tenants' requests turn bad at once, so each SLO pages. `--others` adds dead, slo
 receivers to the healthy one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import threading
@@ -21,6 +18,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from bench.report import write_report
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
 from evenkeel_collector.alerts.evidence import EvidenceBook
 from evenkeel_collector.slo import service as slo_service
@@ -172,9 +170,7 @@ def main() -> int:
         figures = asyncio.run(burst(args, Path(folder), healthy))
     for name, value in figures.items():
         print(f"{name:26} {value}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=1))
+    write_report(args.json, figures)
     last_s = figures["last_page_s"]
     is_good = figures["pages_arrived"] == args.slos and last_s is not None and last_s <= 15
     return 0 if is_good else 1

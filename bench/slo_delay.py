@@ -7,10 +7,7 @@ rate. With default windows a page of target t is due limit × 1 h after the firs
 14.4 × (1 − t)); the printed figure is how much later its notification arrived.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -20,7 +17,8 @@ from typing import Any
 
 import httpx
 
-from evenkeel.slo.arithmetic import DAY_S, alert_windows
+from bench.report import write_report
+from evenkeel.slo.burn_rates import DAY_S, alert_windows
 from tests.fixtures.alert_receiver import AlertReceiver, serve_alerts
 from tests.fixtures.collector_process import running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request
@@ -126,9 +124,7 @@ def main() -> int:
         late_s = None if at_s is None else round(at_s - due, 2)
         figures.append({"target": float(target), "due_s": round(due, 2), "late_s": late_s})
         print(f"target {float(target)}: due after {due:.2f} s, delivered {late_s} s later")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=1))
+    write_report(args.json, figures)
     is_good = all(f["late_s"] is not None and f["late_s"] <= 10 for f in figures)
     return 0 if is_good else 1
 

@@ -8,10 +8,7 @@ Requests are generated inside the store, spread evenly over the last thirty days
 the cost of firing alerts is not included.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import resource
 import statistics
 import sys
@@ -20,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.report import write_report
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
@@ -161,9 +159,7 @@ def main() -> int:
         figures = measure(args.requests, args.slos, args.cycles, kept, args.select)
     for name, value in figures.items():
         print(f"{name:24} {value}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(figures, indent=1))
+    write_report(args.json, figures)
     return 0
 
 

@@ -13,11 +13,8 @@ order, one id with two contents, or a repetition although no response was lost (
 because the process was killed). The third receiver may only miss firings that the book withdrew.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
-import json
 import os
 import random
 import signal
@@ -31,6 +28,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from bench.report import write_report
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
@@ -243,9 +241,7 @@ def main() -> int:
         print(f"piece {piece} of {args.pieces}:")
         for name, value in asdict(found[-1]).items():
             print(f"  {name:18} {value}")
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps([asdict(piece) for piece in found], indent=1))
+    write_report(args.json, [asdict(piece) for piece in found])
     return 1 if any(piece.mistakes for piece in found) else 0
 
 

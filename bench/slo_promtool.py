@@ -1,7 +1,5 @@
 """Judge random SLOs and series with our replay and, over the exported rules, with promtool."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -16,8 +14,8 @@ from typing import Any
 import yaml
 
 from evenkeel.errors import CannotMeasureError
-from evenkeel.slo.arithmetic import DAY_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.backtest import replay
+from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.formats.prometheus import BAD_METRIC, EVENTS_METRIC, prometheus_rules
 from evenkeel.slo.model import Indicator, Metric, Slo
 

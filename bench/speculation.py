@@ -10,8 +10,6 @@ Traffic: `repeating` repeats the same prompts, greedily; `fresh` samples random 
 1, so that nothing in it was seen before; `mixed` is half of each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -27,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from bench.servers import SHAPES, describe_machine
 
 AUTO, NONE = "auto", "none"
@@ -189,9 +188,7 @@ def main() -> int:
         "identical_answers": identical,
         "rows": rows,
     }
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(report, indent=2))
+    write_report(args.json, report)
     return 0
 
 

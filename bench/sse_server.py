@@ -1,7 +1,5 @@
 """A chat server that streams 20 chunks at once; prints its port. For measuring clients only."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -4,8 +4,6 @@ Uses the existing `.venv` by default; `--clean-clone` starts from a fresh clone,
 installation, and also measures its size. Needs a Chromium on the PATH.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -19,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
+
+from bench.report import write_report
 
 ROOT = Path(__file__).parents[1]
 DASHBOARD_URL = "http://127.0.0.1:8501"
@@ -34,9 +34,7 @@ def main() -> int:
     results = [measure(args.clean_clone) for _ in range(args.runs)]
     for result in results:
         print(json.dumps(result))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"cores": os.cpu_count(), "runs": results}, indent=2))
+    write_report(args.json, {"cores": os.cpu_count(), "runs": results})
     return 0
 
 

@@ -9,8 +9,6 @@ both, with a long tail. The field claims 2.1 times the throughput, +40 %, and 23
 an A100, Anyscale 2023), and a GPU 50 % busy under static batches.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -8,10 +8,7 @@ the processor's caches: "cold" reads 64 MiB instead, before the step is schedule
 output is processed.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import multiprocessing
 import os
 import platform
@@ -26,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bench.report import write_report
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -81,10 +80,8 @@ def main() -> int:
             f"{row['batch']:>5} {row['way']:>13} {row['vllm_us']:>9.1f}  "
             f"{mid:.1f} ({low:.1f} to {high:.1f})"
         )
-    if args.json:
-        machine = {"cores": os.cpu_count(), "machine": platform.machine()}
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(machine | {"rows": rows}, indent=2))
+    machine = {"cores": os.cpu_count(), "machine": platform.machine()}
+    write_report(args.json, machine | {"rows": rows})
     return 0
 
 

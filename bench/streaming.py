@@ -8,8 +8,6 @@ order. At the client: until the first text; not streamed, that is the whole answ
 97 % lower at P90 (Amazon Bedrock, Llama 3.1 70B) and 10 to 100 times sooner as perceived.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

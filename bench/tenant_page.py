@@ -7,10 +7,7 @@ with access to all rows and as one tenant; prints the medians in milliseconds. T
 sixth of the rows.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import os
 import platform
 import statistics
@@ -22,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.dashboard_store import INSERT
+from bench.report import write_report
 from evenkeel.store import read_query
 from evenkeel_collector.query.engine import Query, QueryEngine, QueryLimits
 from evenkeel_collector.store.storage import open_embedded
@@ -36,10 +34,11 @@ LATENCY = {**NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "m
            "cohorts": "['model-0', 'model-1']"}  # fmt: skip
 PAGES = {
     "health, 24 h": ("range_contents_1m", "health_counts_1m", "health_percentiles_1m", "slo_now",
-                     "alerts", "newest_request"),
-    "health, 1 h": ("range_contents", "health", "slo_now", "alerts", "newest_request"),
-    "latency, 24 h": ("latency_cohorts_1m", "latency_series_1m", "latency_heatmap_1m"),
-    "latency, 1 h": ("latency_cohorts", "latency_series", "latency_heatmap"),
+                     "alerts", "newest_in_range"),
+    "health, 1 h": ("range_contents", "health", "slo_now", "alerts", "newest_in_range"),
+    "latency, 24 h": ("latency_cohorts_1m", "latency_series_1m", "latency_heatmap_1m",
+                      "newest_in_range"),
+    "latency, 1 h": ("latency_cohorts", "latency_series", "latency_heatmap", "newest_in_range"),
     "requests, 1 h": ("slowest_requests",),
     "one request": ("request", "request_spans"),
     "an attribute of all spans": ("",),
@@ -67,11 +66,9 @@ def main() -> int:
     for name, figure in figures.items():
         print(f"{name:32} everybody {figure['everybody_ms']:8.1f} ms, "
               f"tenant {figure['tenant_ms']:8.1f} ms")  # fmt: skip
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        machine = {"machine": platform.machine(), "cores": os.cpu_count()}
-        settings = {"requests": args.requests, "times": args.times}
-        args.json.write_text(json.dumps({**machine, **settings, "pages": figures}, indent=2))
+    machine = {"machine": platform.machine(), "cores": os.cpu_count()}
+    settings = {"requests": args.requests, "times": args.times}
+    write_report(args.json, {**machine, **settings, "pages": figures})
     return 0
 
 

@@ -8,10 +8,7 @@ all its cards. Prints the median and the slowest of each size; also the time to 
 and to scroll to the end.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -22,7 +19,8 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_processes import collect, serve_dashboard
+from bench.report import write_report
 
 CHROMIUM_ARGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking".split()
 SIZES = (50, 5_000, 20_000)
@@ -56,12 +54,7 @@ def main() -> int:
     args = parser.parse_args()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        collector = started(
-            stack, "collect", "--json", "--data-dir", folder, "--http-port", "0", "--grpc-port",
-            "0", "--query-port", "0", "--slos", str(SLOS),
-        )  # fmt: skip
-        assert collector.stdout is not None
-        addresses = json.loads(collector.stdout.readline())
+        addresses = collect(stack, Path(folder), "--slos", str(SLOS))
         for size in args.sizes:
             send(addresses["http_url"], size)
         url = serve_dashboard(stack, addresses, SLOS)
@@ -79,10 +72,8 @@ def main() -> int:
     result = {str(size): summary(visits) for size, visits in found.items()}
     for size, values in result.items():
         print(size, "spans:", ", ".join(f"{name} {value:.2f}" for name, value in values.items()))
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        content = {"visits": args.visits, "spans": result, "runs": found}
-        args.json.write_text(json.dumps(content, indent=1) + "\n")
+    content = {"visits": args.visits, "spans": result, "runs": found}
+    write_report(args.json, content)
     return 0
 
 

@@ -8,10 +8,7 @@ cause, waits until the request's page says why and what would help, and clicks o
 Each step's time runs from the click until what it leads to is in view; prints the medians.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import time
 from contextlib import ExitStack
@@ -21,6 +18,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, sync_playwright
 
+from bench.report import write_report
 from bench.screenshots import CHROMIUM_ARGS, served
 
 SIZE = {"width": 1440, "height": 900}
@@ -44,8 +42,7 @@ def main() -> int:
     figures = {name: median(found[name] for found in walks) for name in walks[0]}
     for name, value in figures.items():
         print(f"{name:24} {value:.2f}")
-    if args.json:
-        args.json.write_text(json.dumps({"median": figures, "runs": walks}, indent=1) + "\n")
+    write_report(args.json, {"median": figures, "runs": walks})
     return 0
 
 

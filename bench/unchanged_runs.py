@@ -11,10 +11,7 @@ unchanged candidate is shown to be no worse in accuracy and in latency, and how 
 a tenth of its answers and a tenth of its speed is detected.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import sys
 import time
 from collections import Counter
@@ -24,13 +21,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.report import write_report
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gate_verdicts import OVERALL, Judgement, judge
-from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, Judgement, judge
+from evenkeel_evals.verdict.gates import parse_gates, with_errors
 
 GATES = with_errors(parse_gates("accuracy>=-5%, p95_ttft<=+10%, shift_ttft<=+5%"))
 NUM_ITEMS = 300
@@ -124,10 +122,8 @@ def main() -> int:
             )
     worst = max(figure["unchanged_with_a_verdict"] for figure in figures)
     print(f"at most {worst * 1000:.0f} of 1,000 unchanged runs got a verdict (limit 64)")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        record = {"num_runs": args.runs, "limit": LIMIT, "figures": figures}
-        args.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record = {"num_runs": args.runs, "limit": LIMIT, "figures": figures}
+    write_report(args.json, record)
     return 0 if worst <= LIMIT or args.runs < 1000 else 1
 
 

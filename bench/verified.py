@@ -16,21 +16,16 @@ A ratio is the sum of the times without over the sum of the times with; its inte
 2,000 bootstrap samples of the questions.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import random
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +33,8 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.servers import describe_machine
+from bench.report import write_report
+from bench.servers import describe_machine, serve_own
 from golden_datasets.support.rewordings import read_near_misses, read_rewordings
 
 NONE, AUTO, VERIFIED = "none", "auto", "verified"
@@ -51,40 +47,14 @@ KINDS = ("right", "replaced", "wrong")
 @contextmanager
 def serve(arm: str, model: str) -> Iterator[httpx.Client]:
     """Start one arm's server; yield a client of it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "evenkeel", "serve", model, "--port", str(port)]
-        command += ["--data-dir", folder, "--otlp-endpoint", "http://127.0.0.1:9"]
-        command += ["--speculate", "none" if arm == NONE else "auto"]
+        flags = ["--speculate", "none" if arm == NONE else "auto"]
         if arm == VERIFIED:
             policy = Path(folder) / "cache.toml"
             policy.write_text(POLICY, encoding="utf-8")
-            command += ["--cache", str(policy)]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
-                wait_until_ready(client, process)
-                yield client
-        finally:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
-    """Return once the server answers; exit if it does not start."""
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(httpx.HTTPError):
-            if client.get("/health", timeout=2).is_success:
-                return
-        time.sleep(0.2)
-    raise SystemExit("verified: a server did not start; run `evenkeel serve demo`")
+            flags += ["--cache", str(policy)]
+        with serve_own(model, *flags) as url, httpx.Client(base_url=url, timeout=120) as client:
+            yield client
 
 
 def ask(client: httpx.Client, text: str) -> tuple[str, float, int]:
@@ -312,8 +282,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="ek-") as folder:
             name = f"engine, {args.layers} × {args.hidden}" if args.hidden else "engine, demo"
             report[name] = measure_engine(args, Path(folder))
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(args.json, report)
     return 0
 
 

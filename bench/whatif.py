@@ -8,8 +8,6 @@ those of its steps go to a real collector. Then each tenant's absence is predict
 and compared with the same engine without that tenant.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import statistics

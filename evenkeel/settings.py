@@ -244,11 +244,7 @@ def load(
         ) from error
 
 
-def find_collector_folder(
-    flag: Path | None,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
-) -> tuple[Path, bool]:
+def find_collector_folder(flag: Path | None) -> tuple[Path, bool]:
     """Return the collector's folder as the collector resolves it, for parts that write next to it.
 
     Returns:
@@ -257,16 +253,14 @@ def find_collector_folder(
     Raises:
         ConfigurationError: If `evenkeel.toml` cannot be read.
     """
-    environment = os.environ if environment is None else environment
-    section = _read_section("collector", (directory or Path.cwd()) / FILE_NAME)
-    named = flag or environment.get(DATA_DIR_VARIABLE) or section.get("data_dir")
+    section = _read_section("collector", Path.cwd() / FILE_NAME)
+    named = flag or os.environ.get(DATA_DIR_VARIABLE) or section.get("data_dir")
     return Path(str(named or DEFAULT_DATA_DIR)), bool(named)
 
 
-def read_otel(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def read_otel() -> dict[str, str]:
     """Return the standard `OTEL_*` variables, which mean the same in every part."""
-    environment = os.environ if environment is None else environment
-    return {name: value for name, value in environment.items() if name.startswith("OTEL_")}
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
 def _variable(cls: type[Settings], name: str) -> str:

@@ -1,7 +1,5 @@
 """Where this checkout's packages lie, for processes that must not import an installed one's."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

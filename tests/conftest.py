@@ -15,6 +15,9 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from evenkeel_collector.alerts.book import AlertBook
     from tests.fixtures.collector_process import CollectorProcess
 
 # How long an example takes is a matter of the machine; `timeout` ends what hangs.
@@ -75,6 +78,15 @@ def chromium() -> str:
     pytest.skip("no chromium on the PATH; install it to run the browser tests")
 
 
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A browser for the tests of one file."""
+    from tests.fixtures.browser import running_browser
+
+    with running_browser(chromium) as browser:
+        yield browser
+
+
 @pytest.fixture
 def no_internal_error(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test in which a hook caught an error of its own; one that provokes it clears `caplog`.
@@ -93,3 +105,20 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorPro
 
     with running_collector(tmp_path_factory.mktemp("collector")) as running:
         yield running
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    """An empty alert book."""
+    from evenkeel_collector.alerts.book import AlertBook
+
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 
 WORD = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 DIGITS = frozenset(b"0123456789")

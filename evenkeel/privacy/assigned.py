@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from evenkeel.privacy.account_numbers import DIGITS, WORD
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 
 NOT_A_SECRET = frozenset(
     b"none null true false undefined required optional missing invalid changeme redacted hidden "

@@ -22,7 +22,7 @@ from evenkeel.privacy.account_numbers import (
     find_social_security,
 )
 from evenkeel.privacy.assigned import find_assigned
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 
 Check = Callable[[bytes, int, int, CpuBudget], Iterator[tuple[int, int]]]
 

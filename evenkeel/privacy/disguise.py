@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 
 # RE2 without anchors, to search an encoded request. Only what can occur inside a secret: a `\n`
 # before one, or a curly quote in prose, does not trigger a search.

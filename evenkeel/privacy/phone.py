@@ -16,7 +16,7 @@ import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumberFormat, ValidationResult
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 
 NUM_CONTEXT_BYTES = 32
 # Budget cost of one lookup in the plans.

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from evenkeel.privacy.budget import CpuBudget, OverBudgetError
 from evenkeel.privacy.checks import CHECKS, Check
+from evenkeel.privacy.cpu_budget import CpuBudget, OverBudgetError
 from evenkeel.privacy.disguise import DISGUISED, views
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 
-from evenkeel.sessions.tree import Node
+from evenkeel.sessions.tree import WorkNode
 from evenkeel.sessions.work import Kind, Work
 
 # Blocks that a prompt may lack although all of its prefix is cached: its last one or two.
@@ -44,7 +44,7 @@ class Eviction:
     is_inferred: bool = False
 
 
-def find_evictions(tree: Sequence[Node]) -> list[Eviction]:
+def find_evictions(tree: Sequence[WorkNode]) -> list[Eviction]:
     """Return the evictions of a session's prefixes, by the arrival that noticed them.
 
     The engine's record counts where there is one. Otherwise a prompt that is at least as long as

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evenkeel.sessions.tree import MAX_DEPTH, Node, grow
+from evenkeel.sessions.tree import MAX_DEPTH, WorkNode, grow
 from evenkeel.sessions.work import Kind, Work
 
 QUEUE, PREFILL, RECOMPUTE, DECODE, OTHER = (
@@ -54,7 +54,7 @@ class SessionLedger:
     end_ns: int
     seconds: Mapping[str, float]
     path: tuple[Stretch, ...]
-    tree: tuple[Node, ...]
+    tree: tuple[WorkNode, ...]
 
     @property
     def e2e_s(self) -> float:
@@ -89,7 +89,7 @@ def account(works: Sequence[Work]) -> SessionLedger | None:
     return SessionLedger(start_ns, end_ns, seconds, path, tuple(tree))
 
 
-def _worked(nodes: Sequence[Node]) -> list[Node]:
+def _worked(nodes: Sequence[WorkNode]) -> list[WorkNode]:
     """Return requests and tools; an agent is replaced by what it called."""
     found = []
     left = list(reversed(nodes))
@@ -110,11 +110,11 @@ class _Calls:
         running: Those that run then or began later, the one that began last first.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[WorkNode]) -> None:
         self.waiting = sorted(nodes, key=lambda node: (node.work.end_ns, node.work.start_ns))
-        self.running: list[tuple[int, int, Node]] = []
+        self.running: list[tuple[int, int, WorkNode]] = []
 
-    def run_next(self) -> Node:
+    def run_next(self) -> WorkNode:
         """Return the call that ended last, which runs from now on."""
         node = self.waiting.pop()
         heapq.heappush(self.running, (-node.work.start_ns, len(self.waiting), node))
@@ -168,7 +168,7 @@ class _Walk:
                 yield from self._inside(node, from_ns, now_ns, depth)
             now_ns = from_ns
 
-    def _inside(self, node: Node, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
+    def _inside(self, node: WorkNode, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
         """Yield the path through one piece of work within a window, last stretch first."""
         work = node.work
         is_tool = work.kind is Kind.TOOL

@@ -16,14 +16,14 @@ _MAX_FRAMES = 300
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class WorkNode:
     """A piece of work and what it called."""
 
     work: Work
-    parent: Node | None = None
-    children: list[Node] = field(default_factory=list)
+    parent: WorkNode | None = None
+    children: list[WorkNode] = field(default_factory=list)
 
-    def agent(self) -> Node | None:
+    def agent(self) -> WorkNode | None:
         """Return the agent in which this happened, if any."""
         node, steps = self.parent, 0
         while node is not None and steps < MAX_DEPTH and node.work.kind is not Kind.AGENT:
@@ -31,7 +31,7 @@ class Node:
         return node if node is not None and node.work.kind is Kind.AGENT else None
 
 
-def grow(works: Sequence[Work]) -> list[Node]:
+def grow(works: Sequence[Work]) -> list[WorkNode]:
     """Return the nodes of a session, in the order of `works`.
 
     A parent holds what lies within its time; a child that goes on after its parent has ended
@@ -39,13 +39,13 @@ def grow(works: Sequence[Work]) -> list[Node]:
     parent is not among it belongs to the agent of its trace that began last before it and holds it,
     unless it called this agent.
     """
-    nodes = [Node(work) for work in works]
+    nodes = [WorkNode(work) for work in works]
     by_id = {node.work.id: node for node in nodes if node.work.id}
     wanted = [by_id.get(node.work.parent_id) if node.work.parent_id else None for node in nodes]
     parents = dict(zip(map(id, nodes), wanted, strict=True))
     in_cycle = _find_cycles(nodes, parents)
     frames = _Frames([node for node in nodes if node.work.kind is Kind.AGENT])
-    chosen: dict[int, Node | None] = {}
+    chosen: dict[int, WorkNode | None] = {}
     guessed: set[int] = set()
     for node in nodes:
         parent = None if id(node) in in_cycle else parents[id(node)]
@@ -69,19 +69,19 @@ def grow(works: Sequence[Work]) -> list[Node]:
     return nodes
 
 
-def _is_parent_unknown(node: Node, by_id: dict[str, Node]) -> bool:
+def _is_parent_unknown(node: WorkNode, by_id: dict[str, WorkNode]) -> bool:
     """Tell whether work names a parent that is not part of the session's work."""
     return bool(node.work.parent_id) and node.work.parent_id not in by_id
 
 
-def _find_cycles(nodes: Sequence[Node], parents: dict[int, Node | None]) -> set[int]:
+def _find_cycles(nodes: Sequence[WorkNode], parents: dict[int, WorkNode | None]) -> set[int]:
     """Return the ids of the nodes whose parents lead back to themselves."""
     done: set[int] = set()
     in_cycle: set[int] = set()
     for node in nodes:
         path: list[int] = []
         place: dict[int, int] = {}
-        at: Node | None = node
+        at: WorkNode | None = node
         while at is not None and id(at) not in done and id(at) not in place:
             place[id(at)] = len(path)
             path.append(id(at))
@@ -92,7 +92,7 @@ def _find_cycles(nodes: Sequence[Node], parents: dict[int, Node | None]) -> set[
     return in_cycle
 
 
-def _holds(parent: Node, child: Node) -> bool:
+def _holds(parent: WorkNode, child: WorkNode) -> bool:
     outer, inner = parent.work, child.work
     return (
         outer.start_ns - _TOLERANCE_NS <= inner.start_ns
@@ -103,12 +103,12 @@ def _holds(parent: Node, child: Node) -> bool:
 class _Frames:
     """Agents by trace and start."""
 
-    def __init__(self, agents: Sequence[Node]) -> None:
-        self._of_trace: dict[str, list[Node]] = {}
+    def __init__(self, agents: Sequence[WorkNode]) -> None:
+        self._of_trace: dict[str, list[WorkNode]] = {}
         for agent in sorted(agents, key=lambda each: each.work.start_ns):
             self._of_trace.setdefault(agent.work.trace_id, []).append(agent)
 
-    def find(self, node: Node) -> Node | None:
+    def find(self, node: WorkNode) -> WorkNode | None:
         """Return the agent that began last before `node` and holds it, of the latest hundreds."""
         agents = self._of_trace.get(node.work.trace_id, [])
         latest = bisect_right(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError, first_line
-from evenkeel.slo.arithmetic import MINUTE_S, Counts, Severity, budget_left_ratio
+from evenkeel.slo.burn_rates import MINUTE_S, Counts, Severity, budget_left_ratio
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import BucketSeries, SeriesEvaluator
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError, first_line
-from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.backtest import AlertSpan
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.times import parse_time_ns
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.yaml_source import Value
 
 # Set by evenkeel on every alert.

@@ -9,7 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from evenkeel.durations import format_duration
-from evenkeel.slo.arithmetic import (
+from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.burn_rates import (
     AlertWindow,
     Counts,
     Severity,
@@ -18,7 +19,6 @@ from evenkeel.slo.arithmetic import (
     alert_windows,
     exceeds,
 )
-from evenkeel.slo.budget_policy import BudgetStep
 from evenkeel.slo.calendar import Calendar
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.routing import InhibitRule, Maintenance

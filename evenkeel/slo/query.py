@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -78,6 +78,16 @@ def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
             f"{metric}_limit": [indicator.judged.get(metric, inf) for indicator in indicators]
             for metric in DURATIONS
         },
+        **_selected(indicators, SELECTOR_COLUMNS),
+        **_flat_statuses(indicators),
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "max_request_ns": span.max_request_ns,
+    }
+
+
+def _selected(indicators: Sequence[Indicator], columns: Iterable[str]) -> dict[str, object]:
+    return {
         **{
             ending: [getattr(indicator, ending).value for indicator in indicators]
             for ending in ("error", "aborted", "shed")
@@ -85,13 +95,9 @@ def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
         # '' selects everything: a selector is never an empty string.
         **{
             column: [indicator.select.get(column, "") for indicator in indicators]
-            for column in SELECTOR_COLUMNS
+            for column in columns
         },
         **_flat_filters(indicators),
-        **_flat_statuses(indicators),
-        "from_ns": span.from_ns,
-        "to_ns": span.to_ns,
-        "max_request_ns": span.max_request_ns,
     }
 
 
@@ -189,17 +195,8 @@ def session_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[st
         "slo": list(range(len(parts))),
         "metric": [indicator.metric.value for indicator in indicators],
         "limit": [inf if limit is None else float(limit) for limit in limits],
-        **{
-            ending: [getattr(indicator, ending).value for indicator in indicators]
-            for ending in ("error", "aborted", "shed")
-        },
         "silence_ns": [part.silence_ns for part in parts],
-        # '' selects everything: a selector is never an empty string.
-        **{
-            column: [indicator.select.get(column, "") for indicator in indicators]
-            for column in SESSION_SELECTOR_COLUMNS
-        },
-        **_flat_filters(indicators),
+        **_selected(indicators, SESSION_SELECTOR_COLUMNS),
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
     }

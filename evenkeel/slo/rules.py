@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from evenkeel.durations import format_duration
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.change_points import find_changes
 from evenkeel.slo.spikes import Spike
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.slo.arithmetic import (
+from evenkeel.slo.burn_rates import (
     DEFAULT_SIGNIFICANCE,
     AlertWindow,
     Counts,

@@ -1,7 +1,5 @@
 """The commands of docker-compose.yml, run without containers: the demo against running parts."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -80,7 +78,6 @@ def platform(tmp_path: Path) -> Iterator[tuple[Path, Ports]]:
         yield folder, ports
 
 
-@pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_compose_plays_the_same_story(platform: tuple[Path, Ports]) -> None:
@@ -104,7 +101,6 @@ def test_compose_plays_the_same_story(platform: tuple[Path, Ports]) -> None:
     assert httpx.get(f"http://127.0.0.1:{ports.runtime}/control").json()["mode"] == "act"
 
 
-@pytest.mark.e2e
 def test_parts_that_do_not_answer_are_named(tmp_path: Path) -> None:
     folder, ports = tmp_path / "demo", Ports(free_offset())
     folder.mkdir()

@@ -1,7 +1,5 @@
 """The whole platform as a user runs it: `evenkeel demo`, looked at in a real browser."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -27,10 +25,9 @@ from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
 from tests.checkout import ROOT
-from tests.fixtures.browser import running_browser
 from tests.queries import query
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 
 PICTURES = ROOT / "build" / "e2e"
 REPORTED = {
@@ -127,12 +124,6 @@ def report(demo: Demo) -> dict[str, Any]:
     assert demo.process.returncode == 0, demo.told()
     printed: dict[str, Any] = json.loads(output)
     return printed
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with running_browser(chromium) as browser:
-        yield browser
 
 
 def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Browser) -> None:

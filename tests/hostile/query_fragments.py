@@ -3,8 +3,6 @@
 Run as a program it parses: a process can have one store open.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

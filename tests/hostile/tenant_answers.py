@@ -3,8 +3,6 @@
 Run as a program: a process can have one store open.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

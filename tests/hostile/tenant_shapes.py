@@ -4,8 +4,6 @@ The engine moves and joins conditions in its plan; the function must not come be
 leaves a tenant its own rows. `finish_reason` and `service` are those of `tenant_answers`.
 """
 
-from __future__ import annotations
-
 _DECODED = "base64Decode(finish_reason)"
 _JOINS = (
     "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "RIGHT SEMI JOIN",

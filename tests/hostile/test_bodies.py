@@ -44,8 +44,6 @@ from tests.hostile.hostile_bodies import (
     traces,
 )
 
-pytestmark = pytest.mark.integration
-
 NUM_MUTATIONS = 1500
 PACKED = traces().SerializeToString()
 

@@ -23,8 +23,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 NUM_HALF_OPEN = 1_150
 LIMITED = ("prlimit", "--nofile=1024:1024")
 POST = b"POST /v1/traces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-protobuf\r\n"

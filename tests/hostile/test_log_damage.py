@@ -4,8 +4,6 @@ import json
 import logging
 import os
 import random
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -37,6 +35,7 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.python_process import run_python
 from tests.hostile.log_damage import NODE, damage, intact_bodies
 
 CREATED_NS = 1_795_168_800_000_000_000
@@ -145,7 +144,6 @@ def service_body(service: str) -> bytes:
     return trace_request(3, request, service=service).SerializeToString()
 
 
-@pytest.mark.integration
 def test_a_collector_starts_on_a_ruined_log_and_stores_all_that_is_intact(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
@@ -202,16 +200,12 @@ def test_a_collector_starts_on_a_ruined_log_and_stores_all_that_is_intact(tmp_pa
         assert "Traceback" not in said
     assert (log / f"bad-disk{SEALED_SUFFIX}").is_symlink()
 
-    done = subprocess.run(
-        [sys.executable, "-m", "evenkeel", "store", "replay-quarantine", "--json",
-         "--data-dir", str(tmp_path)],
-        capture_output=True, text=True, env=collector_environment(), check=False,
-    )  # fmt: skip
+    command = ("store", "replay-quarantine", "--json", "--data-dir", str(tmp_path))
+    done = run_python("-m", "evenkeel", *command, env=collector_environment())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"refused": 0, "records": 0, "damaged_files_left": 9}
 
 
-@pytest.mark.integration
 def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Path) -> None:
     """What a disk spoils after the segment was sealed is found before it is inserted."""
     (tmp_path / "evenkeel.toml").write_text(f"[collector]\nmin_free_bytes = {1 << 60}\n")

@@ -1,7 +1,5 @@
 """Numbers that are none, or out of range: refused at arrival, harmless to SLOs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +14,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 from tests.fixtures.number_ranges import BY_TABLE
 from tests.fixtures.otlp_payload import key_values, trace_request
-
-pytestmark = pytest.mark.integration
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 NAN, INF = float("nan"), float("inf")

@@ -25,8 +25,6 @@ from tests.hostile.tenant_answers import (
 )
 from tests.hostile.tenant_shapes import SHAPES
 
-pytestmark = pytest.mark.integration
-
 READONLY, BAD_ARGUMENTS = 164, 36
 # What the name of a setting may not hint at, if a client is to give it.
 HARMFUL = re.compile(

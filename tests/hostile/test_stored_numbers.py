@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
 from evenkeel_collector.alerts.book import AlertBook
@@ -19,11 +18,10 @@ from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.new_store import open_new_store
+from tests.fixtures.slo_files import slo_file
 from tests.hostile.test_numbers import SECOND_NS, SLOS
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 NO_CORRECTIONS: dict[str, list[int]] = {"corrected_from_ns": [], "corrected_to_ns": []}
 # In each table a row that its view would refuse.
@@ -115,9 +113,7 @@ def test_no_row_stops_another_query(hostile_store: Storage, name: str) -> None:
 
 
 def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(SLOS, encoding="utf-8")
-    file = read_slo_file(path)
+    file = slo_file(tmp_path, SLOS)
     failures: list[Exception] = []
     client = hostile_store.connect()
     book = AlertBook(tmp_path / "alerts.db")

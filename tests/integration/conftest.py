@@ -1,10 +1,13 @@
-"""What integration tests share: two real vLLM servers, each for the whole session."""
+"""What integration tests share: an embedded store per module, and two real vLLM servers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from evenkeel_collector.store.storage import Storage
 from tests.fixtures.equipped_server import EquippedServer, run_equipped_server
+from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import WITH_TOOLS, ServedModel, serve
 
@@ -31,3 +34,25 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EquippedServe
             yield server
     finally:
         receiver.stop()
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    """An embedded store in this process, set up already."""
+    storage = open_new_store(tmp_path_factory.mktemp("storage") / "store")
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def client(storage: Storage) -> Iterator[Any]:
+    """A client of the module's store, which is emptied first."""
+    client = storage.connect()
+    filled = client.query(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() AND total_rows > 0"
+        " AND engine LIKE '%MergeTree' AND name != 'schema_migrations'"
+    )
+    for (table,) in filled.result_rows:
+        client.command(f"TRUNCATE TABLE {table}")
+    yield client
+    client.close()

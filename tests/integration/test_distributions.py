@@ -1,7 +1,5 @@
 """Each part as its wheel, beside exactly what its metadata asks for: nothing more is needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -16,8 +14,6 @@ from packaging.utils import canonicalize_name
 
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.integration
-
 COMMANDS = {
     "runtime": ("serve",),
     "collector": ("collect", "store", "alerts", "slo", "export"),
@@ -30,7 +26,7 @@ EXTRAS = {"collector": "[embedded,grafana]", "runtime": "[cpu]"}
 # With vLLM, what importing every module would take is minutes.
 IMPORTED = {
     "runtime": "evenkeel_runtime.serve.command evenkeel_runtime.serve.plugin "
-    "evenkeel_runtime.exporter.process evenkeel_runtime.request.gate",
+    "evenkeel_runtime.exporter.process evenkeel_runtime.request.control_middleware",
 }
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -1,7 +1,5 @@
 """Whatever a command is given in place of a file, it says so in one line and exits with code 2."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import io
@@ -19,8 +17,6 @@ import pytest
 from evenkeel.cli import build_parser, find_commands, main
 from tests.checkout import ROOT
 from tests.fixtures.served_model import free_port
-
-pytestmark = pytest.mark.integration
 
 DATASET = str(ROOT / "golden_datasets" / "support")
 SIDE = f"{DATASET}/sides/full.toml"

@@ -14,7 +14,6 @@ import pytest
 
 from evenkeel.prices.price_file import read_price_file
 from evenkeel.settings import find_settings
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.ports.access import read_access_file
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.store.retention import read_retention
@@ -28,6 +27,7 @@ from evenkeel_runtime.compression.settings_file import CompressionPolicy, read_c
 from evenkeel_runtime.control.config import ControlConfig, SloClass, read_control_file
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy, read_policy
 from tests.checkout import ROOT
+from tests.fixtures.slo_files import slo_file
 from tools import reference
 
 PAGES = [
@@ -90,9 +90,7 @@ def completed(sample: str) -> str:
 
 @pytest.mark.parametrize("sample", samples_of("yaml"))
 def test_slo_files_are_valid(tmp_path: Path, sample: str) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(completed(sample), encoding="utf-8")
-    file = read_slo_file(path)
+    file = slo_file(tmp_path, completed(sample))
     assert file.slos or file.rules
     assert file.notes == ()
 

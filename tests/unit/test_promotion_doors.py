@@ -1,7 +1,5 @@
 """The same run promotes, or does not, through `evenkeel prompts` and through the operators' API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,11 +21,11 @@ from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.prompts import PROMPTS
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.manifest import to_manifest
 from evenkeel_evals.report.spans import result_spans
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish
 
 OLD, NEW, OTHER = "You answer.", "You answer in one word.", "You sing."

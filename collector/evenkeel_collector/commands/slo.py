@@ -94,7 +94,7 @@ def _run_check(args: argparse.Namespace) -> int:
 
 
 def _run_windows(args: argparse.Namespace) -> int:
-    from evenkeel.slo.arithmetic import alert_windows
+    from evenkeel.slo.burn_rates import alert_windows
     from evenkeel_collector.commands.slo_text import windows_json, windows_text
 
     period_s = parse_period(args.period)

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evenkeel.durations import format_duration
-from evenkeel.slo.arithmetic import AlertWindow
 from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.burn_rates import AlertWindow
 from evenkeel.slo.matchers import matchers_text
 from evenkeel.slo.model import SESSIONS, Indicator, Slo, SloFile
 from evenkeel.slo.receiver import Receiver, ReceiverType

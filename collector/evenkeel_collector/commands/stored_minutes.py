@@ -13,8 +13,8 @@ from evenkeel_collector.commands.slo_arguments import add_store_url
 from evenkeel_collector.commands.slo_correct import book_path, read_corrections
 
 if TYPE_CHECKING:
-    from evenkeel.slo.arithmetic import Counts
     from evenkeel.slo.backtest_score import Incident
+    from evenkeel.slo.burn_rates import Counts
     from evenkeel.slo.model import Slo
     from evenkeel.slo.query import Span
     from evenkeel_collector.slo.corrections import Correction

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from evenkeel import conventions
 from evenkeel.errors import first_line
 from evenkeel.store import read_query
-from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
 from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
+from evenkeel_collector.intake.otlp_body import AwaitedCall, CheckedBody
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -22,10 +22,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from evenkeel import conventions, spans
-from evenkeel.privacy.budget import MAX_HASTY_VALUES, OverBudgetError
+from evenkeel.privacy.cpu_budget import MAX_HASTY_VALUES, OverBudgetError
 from evenkeel_collector.intake.begun_requests import AgentConversation, BegunRequest, BegunRequests
-from evenkeel_collector.intake.canonical import AwaitedCall, to_text
 from evenkeel_collector.intake.event_calls import READERS, DescribedCall, begins, number_of
+from evenkeel_collector.intake.otlp_body import AwaitedCall, to_text
 
 SCOPE = "evenkeel.events"
 # What the store writes for a span whose times it replaced (store/schema/0031_base/01_spans.sql).

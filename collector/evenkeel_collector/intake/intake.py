@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.rpc import code_pb2
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls
 from evenkeel_collector.intake.body_weight import INLINE_BYTES, TooManyError
-from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
+from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError
 from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
 from evenkeel_collector.intake.signals import JSON, Signal

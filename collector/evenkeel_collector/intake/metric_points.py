@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from evenkeel_collector.intake.canonical import to_text
+from evenkeel_collector.intake.otlp_body import to_text
 
 GAUGE, SUM, HISTOGRAM, SUMMARY = "gauge", "sum", "histogram", "summary"
 TEMPORALITIES = {0: "", 1: "delta", 2: "cumulative"}

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.intake.body_weight import weigh_protobuf
-from evenkeel_collector.intake.canonical import (
+from evenkeel_collector.intake.otlp_body import (
     CheckedBody,
     Finish,
     MalformedError,

@@ -13,7 +13,8 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from evenkeel_collector.intake.begun_requests import BegunRequests
-from evenkeel_collector.intake.canonical import (
+from evenkeel_collector.intake.event_spans import calls_of, may_hold_calls
+from evenkeel_collector.intake.otlp_body import (
     LOGS_REQUEST,
     REQUEST_TAG,
     CheckedBody,
@@ -24,7 +25,6 @@ from evenkeel_collector.intake.canonical import (
     read_length,
     serialize,
 )
-from evenkeel_collector.intake.event_spans import calls_of, may_hold_calls
 from evenkeel_collector.intake.otlp_json import fill, items_of, read_document, rewrite_ids
 
 # ResourceLogs is field 1 of the request, as ResourceSpans is of a segment. There it is 1006.

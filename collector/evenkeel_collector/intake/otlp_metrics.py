@@ -13,7 +13,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from evenkeel import spans
 from evenkeel_collector.intake.body_weight import TooManyError
-from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.metric_points import (
     Point,
     copied_bytes,
@@ -21,6 +20,7 @@ from evenkeel_collector.intake.metric_points import (
     points_of,
     texts_of,
 )
+from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError
 from evenkeel_collector.intake.otlp_json import fill, read_document
 
 # A metric's name is sent once and stored with every point, a summary's attributes per quantile.

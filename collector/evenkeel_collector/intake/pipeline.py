@@ -8,9 +8,9 @@ from typing import Any
 from evenkeel import spans
 from evenkeel.slo.model import Metric, Slo, Treatment
 from evenkeel_collector.intake.begun_requests import BegunRequests
-from evenkeel_collector.intake.canonical import Finish
 from evenkeel_collector.intake.metric_points import Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
+from evenkeel_collector.intake.otlp_body import Finish
 from evenkeel_collector.intake.sampling import ATTRIBUTE_OF_COLUMN, LatencyObjective, Sampler
 from evenkeel_collector.ports.access import Access
 from evenkeel_collector.redaction.frames import LOGS

@@ -14,9 +14,9 @@ import httpx
 
 from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.secret_text import hide_password
-from evenkeel_collector.intake.canonical import CheckedBody
 from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
+from evenkeel_collector.intake.otlp_body import CheckedBody
 from evenkeel_collector.intake.prometheus_text import read_page
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
 

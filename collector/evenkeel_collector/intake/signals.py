@@ -20,7 +20,7 @@ from evenkeel_collector.intake.body_weight import (
     weigh_json,
     weigh_protobuf,
 )
-from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
+from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError, check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_json, check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf

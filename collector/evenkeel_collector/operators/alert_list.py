@@ -13,6 +13,7 @@ from evenkeel_collector.alerts.alert import Alert, Transition
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
 from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.alerts.outbox import FailingReceiver
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import State
 
@@ -29,6 +30,7 @@ class Listing:
     num_by_state: Mapping[str, int]
     acknowledged: Mapping[str, str]
     num_in_groups: int
+    failing: Mapping[str, FailingReceiver]
 
 
 def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
@@ -47,6 +49,7 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
             book.count_by_state(),
             book.acknowledged(),
             Grouper(book).num_pending(),
+            book.failing(now_ns, 0),
         )
 
 
@@ -92,6 +95,15 @@ def listing_json(listing: Listing) -> dict[str, Any]:
             for silence in listing.silences
         ],
         "notifications": {**listing.num_by_state, "in_groups": listing.num_in_groups},
+        "failing": [
+            {
+                "receiver": name,
+                "undelivered": found.num_notifications,
+                "since": rfc3339(found.since_ns),
+                "error": found.error,
+            }
+            for name, found in listing.failing.items()
+        ],
         "dead_letters": [
             {
                 "number": notification.number,
@@ -129,6 +141,11 @@ def listing_text(listing: Listing) -> str:
         f"{counts['dead']} dead"
         + (f", {counts['withdrawn']} withdrawn" if counts.get("withdrawn") else "")
         + (f"; {listing.num_in_groups} changes wait in groups" if listing.num_in_groups else ""),
+    ]
+    lines += [
+        f"  {name} does not accept notifications: {found.num_notifications} undelivered, "
+        f"the oldest since {rfc3339(found.since_ns)}: {found.error}"
+        for name, found in listing.failing.items()
     ]
     lines += [
         f"  dead letter {x.number} to {x.receiver} ({x.status}) after {x.num_attempts} attempts: "

@@ -72,6 +72,15 @@ class ListedDeadLetter(BaseModel):
     error: str | None = Field(description="Why the last attempt failed.")
 
 
+class ListedFailure(BaseModel):
+    """A receiver whose last notifications were not accepted; they are retried."""
+
+    receiver: str = Field(description="Its name.")
+    undelivered: int = Field(description="Notifications that were tried in vain.")
+    since: str = Field(description="When the oldest was queued.")
+    error: str | None = Field(description="Why an attempt failed.")
+
+
 class AlertsAnswer(BaseModel):
     """The alert book; `history` is newest first."""
 
@@ -79,6 +88,7 @@ class AlertsAnswer(BaseModel):
     history: list[ListedTransition] = Field(description="Changes of state, newest first.")
     silences: list[ListedSilence] = Field(description="Silences in force or to come.")
     notifications: dict[str, int] = Field(description="Number of notifications by status.")
+    failing: list[ListedFailure] = Field(description="Receivers that accept no notifications.")
     dead_letters: list[ListedDeadLetter] = Field(
         description="Notifications that could not be delivered."
     )

@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from evenkeel.errors import EvenkeelError, StoreError, UnusableFileError
-from evenkeel_collector.intake.canonical import MalformedError
 from evenkeel_collector.intake.intake import REFUSALS, Intake, message_of, response_headers
+from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.operators.actions import first_mistake
 from evenkeel_collector.ports.access import UnauthenticatedError
 

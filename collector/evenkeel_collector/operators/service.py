@@ -23,8 +23,8 @@ from evenkeel.store import read_query
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.alerts.book import FILE_NAME as BOOK_NAME
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.intake.canonical import check_protobuf
 from evenkeel_collector.intake.intake import Intake
+from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS
 from evenkeel_collector.operators import actions as operator_actions
 from evenkeel_collector.operators import prompts as prompt_actions

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from evenkeel import conventions, spans
 from evenkeel.errors import ConfigurationError
-from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.cpu_budget import CpuBudget
 from evenkeel.privacy.rules import Action, compile_bytes
 from evenkeel.privacy.text_redactor import (
     MIN_BYTES,

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from evenkeel.errors import StoreError
-from evenkeel.slo.arithmetic import Counts, Severity
+from evenkeel.slo.burn_rates import Counts, Severity
 from evenkeel.slo.model import Slo, SloFile
 from evenkeel.slo.series import SloStatus, WindowBurn
 from evenkeel_collector.alerts.alert import Transition
@@ -23,7 +23,7 @@ from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.evidence import EvidenceQueue
 from evenkeel_collector.alerts.state import Condition, Delays, State
 from evenkeel_collector.slo.absence import no_data_condition, no_data_key
-from evenkeel_collector.slo.budget import budget_conditions, budget_keys, budget_labels
+from evenkeel_collector.slo.budget_steps import budget_conditions, budget_keys, budget_labels
 from evenkeel_collector.slo.corrections import Corrections
 from evenkeel_collector.slo.evidence import describe, gather
 from evenkeel_collector.slo.failure import failure_conditions, failure_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import SloFile
 from evenkeel_collector.alerts.state import Condition, Delays

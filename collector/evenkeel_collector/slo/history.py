@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any, Protocol
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.model import SESSIONS, Metric, Slo
 from evenkeel.slo.query import (
     CountedIndicator,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Summary
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
 

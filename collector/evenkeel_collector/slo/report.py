@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
-from evenkeel.slo.arithmetic import Counts, budget_left_ratio
+from evenkeel.slo.burn_rates import Counts, budget_left_ratio
 from evenkeel.slo.model import Slo, SloFile
 from evenkeel.slo.query import Span
 from evenkeel.times import to_datetime, unix_ns

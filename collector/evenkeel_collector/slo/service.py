@@ -21,7 +21,7 @@ from evenkeel.watched_file import WatchedFile
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
 from evenkeel_collector.alerts.evidence import EvidenceQueue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
-from evenkeel_collector.slo.budget import promotion_freezes
+from evenkeel_collector.slo.budget_steps import promotion_freezes
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.gathering import Gatherer

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenkeel.slo.arithmetic import Counts, budget_left_ratio
+from evenkeel.slo.burn_rates import Counts, budget_left_ratio
 from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Slo
 from evenkeel.slo.query import CountedIndicator, slo_parts

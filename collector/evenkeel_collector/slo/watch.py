@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook

@@ -8,7 +8,7 @@ minus sign is a real one. Times are in the reader's zone (`zones`), and name it.
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from evenkeel.engines import reported
 from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, now_in_zone, zone_name
@@ -17,6 +17,8 @@ NO_DATA = "no data"
 NOT_REPORTED = reported.NOT_REPORTED
 NO_PRICE = "no price"
 _INFINITY = "∞"
+# A day and month alone name the nearest such day.
+_YEAR_FROM = timedelta(days=180)
 
 
 def seconds(value: float | None) -> str:
@@ -215,13 +217,33 @@ def moment_ms(unix_ms: int) -> str:
 def short_moment_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as a day and time, for a column whose header names the zone."""
     moment = in_zone(unix_ms)
-    return f"{moment:%d %b %H:%M:%S}{_other_offset(moment)}"
+    return f"{_day(moment)} {moment:%H:%M:%S}{_other_offset(moment)}"
 
 
 def short_minute_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as a day and minute, for times known only to the minute."""
     moment = in_zone(unix_ms)
-    return f"{moment:%d %b %H:%M}{_other_offset(moment)}"
+    return f"{_day(moment)} {moment:%H:%M}{_other_offset(moment)}"
+
+
+def range_ms(from_ms: int, to_ms: int) -> str:
+    """Return a range in Unix milliseconds with its zone, or both if the clocks changed in it."""
+    begin, end = in_zone(from_ms), in_zone(to_ms)
+    first, last = _day(begin), _day(end)
+    if first == last:
+        last = ""
+    elif begin.year == end.year:
+        # The end's year is that of both.
+        first = f"{begin:%d %b}"
+    before = "" if begin.utcoffset() == end.utcoffset() else f" {zone_name(begin)}"
+    ended = f"{last} {end:%H:%M:%S}".strip()
+    return f"{first} {begin:%H:%M:%S}{before} – {ended} {zone_name(end)}"
+
+
+def _day(moment: datetime) -> str:
+    """Return the day of a time, with the year where it could be taken for one of this year."""
+    is_far = abs(moment - now_in_zone()) > _YEAR_FROM
+    return f"{moment:%d %b %Y}" if is_far else f"{moment:%d %b}"
 
 
 def _other_offset(moment: datetime) -> str:

@@ -109,12 +109,20 @@ def _number(tile: Tile, compared_with: str) -> str:
 def slo_tiles(
     tiles: Iterable[SloTile], colours: Palette, chosen: str = "", num_more: int = 0
 ) -> str:
-    """Return a grid of SLO tiles: three numbers, a budget bar and a burn-rate line each."""
+    """Return a grid of SLO tiles: three numbers, a budget bar and a burn-rate line each.
+
+    Args:
+        tiles: The tiles.
+        colours: Of the theme.
+        chosen: The SLO of the page; "" if it is not an SLO's.
+        num_more: SLOs that are left out.
+    """
     inner = "".join(_slo(tile, colours, tile.name == chosen) for tile in tiles)
     grid = f'<div class="ek-grid ek-slos">{inner}</div>'
     if not num_more:
         return grid
-    more = f"Only the worst are shown; {num_more} more are listed on the SLO page."
+    where = "in the field above" if chosen else "on the SLO page"
+    more = f"Only the worst are shown; {num_more} more are listed {where}."
     return f'{grid}<div class="ek-remark">{more}</div>'
 
 

@@ -66,6 +66,13 @@ def num_requests(selection: Selection, window: Window) -> float:
     return contents_later(window)().num_of(selection)
 
 
+def newest_later(selection: Selection, window: Window) -> Callable[[], int | None]:
+    """Start reading when the newest request of a window arrived; None without requests."""
+    parameters = {**range_of(window), **selection.filters()}
+    found = reading.rows_later(reading.SHARED / "newest_in_range.sql", parameters)
+    return lambda: found()[0]["newest_ms"]
+
+
 def range_of(window: Window) -> dict[str, str | int]:
     """Return the query parameters of a window."""
     return {"from_ms": window.from_ms, "to_ms": window.to_ms}

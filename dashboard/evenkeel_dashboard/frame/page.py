@@ -170,6 +170,8 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
     """Draw a part of a page that refreshes on its own; a failure is shown in its place."""
 
     def guarded() -> None:
+        if not signing_in.still_signed_in():
+            st.rerun(scope="app")
         if st.session_state.pop(_MOVED, False):
             # The range was changed from inside, so the selection bar must be redrawn too.
             st.rerun(scope="app")
@@ -225,6 +227,8 @@ def _range_field(current: Selection) -> None:
     options = list(PRESETS_S)
     fixed = "fixed range"
     shown = fixed if current.is_fixed else current.preset
+    window = current.window(now_ms())
+    words = formats.range_ms(window.from_ms, window.to_ms)
 
     def choose() -> None:
         preset = st.session_state["range_field"]
@@ -235,18 +239,11 @@ def _range_field(current: Selection) -> None:
     st.selectbox(
         "time range",
         [*options, fixed] if current.is_fixed else options,
-        format_func=lambda o: _range_words(current) if o == fixed else f"last {o}",
+        format_func=lambda o: words if o == fixed else f"last {o}",
         key="range_field",
         on_change=choose,
         width=330 if current.is_fixed else 120,
     )
-
-
-def _range_words(current: Selection) -> str:
-    window = current.window(now_ms())
-    begin, end = zones.in_zone(window.from_ms), zones.in_zone(window.to_ms)
-    day = "" if begin.date() == end.date() else f"{end:%d %b} "
-    return f"{begin:%d %b %H:%M:%S} – {day}{end:%H:%M:%S} {zones.zone_name(end)}"
 
 
 def _range_buttons(current: Selection) -> None:

@@ -39,11 +39,14 @@ class SignInSessions:
         self._lock = threading.RLock()
         self._tickets: dict[str, _Kept] = {}
         self._sessions: dict[str, _Kept] = {}
+        # Of pages that were loaded before the sign-in, by their ticket.
+        self._sign_ins: dict[str, _Kept] = {}
 
     def ticket(self, identity: Identity) -> str:
         """Return a ticket for a user who has just signed in."""
         name = secrets.token_urlsafe(32)
         self._keep(self._tickets, name, identity, _TICKET_LASTS_S)
+        self._keep(self._sign_ins, name, identity, LASTS_S)
         return name
 
     def redeem(self, ticket: str) -> str | None:
@@ -65,17 +68,30 @@ class SignInSessions:
             kept = self._sessions.get(name)
         return None if kept is None or kept.until_s < self._clock_s() else kept.identity
 
-    def end(self, cookie: str, ticket: str = "") -> None:
-        """End the session of a cookie, and those that a ticket began or could still begin.
+    def lasts(self, cookie: str, ticket: str = "") -> bool:
+        """Return whether an open page may go on: nobody signed out, and it is not too long ago.
 
         A page knows only the cookies of when it was loaded: of a sign-in since, it has the ticket.
         """
+        if not ticket:
+            return self.find(cookie) is not None
         with self._lock:
-            self._sessions.pop(cookie.partition(".")[0], None)
-            if ticket:
-                self._tickets.pop(ticket, None)
-                for name in [n for n, one in self._sessions.items() if one.ticket == ticket]:
-                    del self._sessions[name]
+            kept = self._sign_ins.get(ticket)
+        return kept is not None and kept.until_s >= self._clock_s()
+
+    def end(self, cookie: str, ticket: str = "") -> None:
+        """End the session of a cookie, and what a ticket began or could still begin.
+
+        So the other pages of the same sign-in end, too.
+        """
+        with self._lock:
+            ended = self._sessions.pop(cookie.partition(".")[0], None)
+            tickets = {ticket, "" if ended is None else ended.ticket} - {""}
+            for each in tickets:
+                self._tickets.pop(each, None)
+                self._sign_ins.pop(each, None)
+            for name in [n for n, one in self._sessions.items() if one.ticket in tickets]:
+                del self._sessions[name]
 
     def _signature(self, name: str) -> str:
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()

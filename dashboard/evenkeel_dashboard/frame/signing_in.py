@@ -55,6 +55,13 @@ def require() -> bool:
             return _ask_provider(chosen.users)
 
 
+def still_signed_in() -> bool:
+    """Return whether the sign-in lasts: it ends after 12 hours, or as another page signs out."""
+    if settings().sign_in is not SignIn.TOKEN:
+        return True
+    return sessions().lasts(_cookie(), st.session_state.get(_SENT, ""))
+
+
 def sign_out_button() -> None:
     """Draw the signed-in user and the sign-out button, if sign-in is on."""
     how = settings().sign_in
@@ -78,11 +85,13 @@ def _cookie() -> str:
 
 def _is_known() -> bool:
     """Return whether this session, or this browser before a reload, has signed in."""
-    if isinstance(st.session_state.get(_IDENTITY), Identity):
+    if isinstance(st.session_state.get(_IDENTITY), Identity) and still_signed_in():
         if ticket := st.session_state.pop(_TICKET, None):
             with st.container(key="sign-in-ticket"):
                 _exchanges(key="ticket", data={"ticket": ticket})
         return True
+    st.session_state.pop(_IDENTITY, None)
+    st.session_state.pop(_SENT, None)
     found = sessions().find(_cookie())
     if found is None or found.token is None:
         return False

@@ -84,13 +84,28 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
         help="ask recorded requests instead of a dataset: a JSON Lines file, or a store such as "
         "http://127.0.0.1:8123; draws --limit of them (default: 300), using --seed",
     )
+    add_since(parser, 3600.0, "with --traffic URL: how far back to look (default: 1h)")
+
+
+def add_since(parser: argparse.ArgumentParser, default_s: float, text: str) -> None:
+    """Add `--since`."""
     parser.add_argument(
-        "--since",
-        type=duration_argument,
-        default=3600.0,
-        metavar="DURATION",
-        help="with --traffic URL: how far back to look (default: 1h)",
+        "--since", type=duration_argument, default=default_s, metavar="DURATION", help=text
     )
+
+
+def add_repeats(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--repeats`."""
+    parser.add_argument("--repeats", type=at_least(1), default=1, metavar="N", help=text)
+
+
+def add_verdict(parser: argparse.ArgumentParser) -> None:
+    """Add `--judge`, `--allow-python` and `--allow-inconclusive`: what the verdict rests on."""
+    add = parser.add_argument
+    judge = "TOML file of the judge model, for rubrics and preference"
+    add("--judge", type=Path, metavar="FILE", help=judge)
+    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
+    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:

@@ -25,9 +25,9 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import refuse_late_checks
 from evenkeel_evals.compare.progress import ask_and_judge, make_console, show_progress
 from evenkeel_evals.dataset.dataset import count_clusters, load_dataset, refuse_damaged
-from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
-from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.plan import GatePlan, plan_gates
+from evenkeel_evals.verdict.decision import EXIT_GOOD, EXIT_UNMEASURED
+from evenkeel_evals.verdict.gates import parse_gates, with_errors
+from evenkeel_evals.verdict.plan import GatePlan, plan_gates
 
 FILE_NAME = "calibration.json"
 

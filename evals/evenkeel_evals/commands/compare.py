@@ -22,19 +22,19 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import ServeConfig, Side
 from evenkeel_evals.compare.progress import make_console
 from evenkeel_evals.dataset.dataset import Item, load_dataset, refuse_damaged
-from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gates import (
+from evenkeel_evals.report.files import write_files
+from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.scorers.late import RUBRIC
+from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     ErrorGate,
     PreferenceGate,
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.looks import judge_once
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.report.files import write_files
-from evenkeel_evals.report.table import print_outcome
-from evenkeel_evals.scorers.late import RUBRIC
+from evenkeel_evals.verdict.looks import judge_once
+from evenkeel_evals.verdict.outcome import Outcome
 
 LETTERS = {"baseline": "A", "candidate": "B"}
 

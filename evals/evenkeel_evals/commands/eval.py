@@ -18,10 +18,12 @@ from evenkeel_evals.commands.arguments import (
     add_json,
     add_limit,
     add_prices,
+    add_repeats,
     add_report,
     add_settings,
     add_traffic,
     add_verb,
+    add_verdict,
     at_least,
     run_later,
 )
@@ -148,13 +150,7 @@ def _add_run(verbs: Any) -> None:
         default="fixed",
         help="when to decide: at the end (default), at up to five points, or continuously",
     )
-    add(
-        "--repeats",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="ask each item N times (default: 1)",
-    )
+    add_repeats(run, "ask each item N times (default: 1)")
     add(
         "--guard",
         action="store_true",
@@ -166,14 +162,7 @@ def _add_run(verbs: Any) -> None:
         metavar="DIR",
         help="store answers in DIR and, unless a gate is about latency, reuse those stored",
     )
-    add(
-        "--judge",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of the judge model, for rubrics and preference",
-    )
-    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
-    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
+    add_verdict(run)
     add_calibration(run)
     add_report(run, "write answers and reports to DIR; rerun with the same DIR to resume")
     add_json(run)
@@ -237,14 +226,7 @@ def _add_judge(verbs: Any) -> None:
     for role in ("baseline", "candidate"):
         add(f"--{role}-model", metavar="MODEL", help=f"model of {role} lines that name none")
     add_damaged(judge)
-    add(
-        "--judge",
-        type=Path,
-        metavar="FILE",
-        help="TOML file of the judge model, for rubrics and preference",
-    )
-    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
-    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
+    add_verdict(judge)
     add("--report", type=Path, metavar="DIR", help="write reports to DIR")
     add_json(judge)
     names = ("seed", "max_unmeasured_ratio", "dashboard_url", "url", "concurrency", "timeout_s")

@@ -43,9 +43,12 @@ from evenkeel_evals.dataset.dataset import (
     load_dataset,
     refuse_damaged,
 )
-from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gate_verdicts import OVERALL, GateResult, slices_of
-from evenkeel_evals.judge.gates import (
+from evenkeel_evals.report.files import write_files
+from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.scorers.base import Score
+from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, slices_of
+from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     CostGate,
     Gate,
@@ -54,14 +57,11 @@ from evenkeel_evals.judge.gates import (
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.looks import judge_once
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import plan_gates
-from evenkeel_evals.judge.preferences import JudgeQuality
-from evenkeel_evals.judge.pricing import Pricing, with_unit
-from evenkeel_evals.report.files import write_files
-from evenkeel_evals.report.table import print_outcome
-from evenkeel_evals.scorers.base import Score
+from evenkeel_evals.verdict.looks import judge_once
+from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.plan import plan_gates
+from evenkeel_evals.verdict.preferences import JudgeQuality
+from evenkeel_evals.verdict.pricing import Pricing, with_unit
 
 # Problems of a file that are printed; the JSON has more.
 LINES_SHOWN = 20

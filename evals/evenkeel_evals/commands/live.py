@@ -19,7 +19,6 @@ from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.settings import NO_STORE, EvalSettings
-from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evenkeel_evals.production.dial_back import Dialled, Dials, to_records
 from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, PromptLabels
 from evenkeel_evals.production.live import NS_PER_S, LiveRun, LiveWindow, evaluate
@@ -27,6 +26,7 @@ from evenkeel_evals.production.live_config import LiveConfig, load_config
 from evenkeel_evals.production.live_estimate import LiveEstimate
 from evenkeel_evals.production.live_spans import alert_spans, window_spans
 from evenkeel_evals.report.spans import NO_ENDPOINT, send_spans
+from evenkeel_evals.verdict.decision import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 
 FILE_NAME = "live.jsonl"
 # How often to check the clock while nothing is due.

@@ -9,9 +9,9 @@ import sys
 from evenkeel_evals.ask.schedule import spread
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.dataset.dataset import count_clusters, load_dataset, refuse_damaged
-from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.plan import plan_gates
+from evenkeel_evals.verdict.decision import EXIT_GOOD, EXIT_UNMEASURED
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.plan import plan_gates
 
 
 def run(args: argparse.Namespace) -> int:

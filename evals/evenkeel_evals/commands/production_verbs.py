@@ -11,10 +11,11 @@ from evenkeel_evals.commands.arguments import (
     add_damaged,
     add_json,
     add_limit,
+    add_repeats,
     add_report,
     add_settings,
+    add_since,
     add_verb,
-    at_least,
 )
 
 LIVE_EPILOG = """\
@@ -66,13 +67,7 @@ def add_production_verbs(verbs: Any) -> None:
         action="store_true",
         help="act on [[dial_back]] when quality drops; otherwise only report what it would do",
     )
-    live.add_argument(
-        "--since",
-        type=duration_argument,
-        default=600.0,
-        metavar="DURATION",
-        help="how long ago the first window starts (default: 10m)",
-    )
+    add_since(live, 600.0, "how long ago the first window starts (default: 10m)")
     live.add_argument("--once", action="store_true", help="evaluate what is due and exit")
     live.add_argument(
         "--for",
@@ -90,13 +85,7 @@ def _add_grow(verbs: Any) -> None:
     grow = add_verb(verbs, "grow", "propose dataset items from production failures", GROW_EPILOG)
     grow.add_argument("dataset", type=Path, help="folder of a golden dataset")
     add_settings(grow, ("store_url", "cache_dir"))
-    grow.add_argument(
-        "--since",
-        type=duration_argument,
-        default=7 * 86400.0,
-        metavar="DURATION",
-        help="how far back to look for failures (default: 7d)",
-    )
+    add_since(grow, 7 * 86400.0, "how far back to look for failures (default: 7d)")
     grow.add_argument(
         "--limit",
         type=int,
@@ -131,21 +120,9 @@ def _add_bisect(verbs: Any) -> None:
     add("--gate", required=True, help="the metric and the largest loss allowed")
     add("--dataset", type=Path, metavar="DIR", help="use a dataset instead of recorded traffic")
     add_damaged(bisect)
-    add(
-        "--since",
-        type=duration_argument,
-        default=3600.0,
-        metavar="DURATION",
-        help="how far back to take traffic from (default: 1h)",
-    )
+    add_since(bisect, 3600.0, "how far back to take traffic from (default: 1h)")
     add_limit(bisect, "use N requests")
-    add(
-        "--repeats",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="ask each request N times (default: 1)",
-    )
+    add_repeats(bisect, "ask each request N times (default: 1)")
     add_asking(bisect)
     add_report(bisect, "write every comparison to DIR; rerun with the same DIR to resume")
     add_json(bisect)

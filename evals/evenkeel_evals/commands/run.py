@@ -34,16 +34,16 @@ from evenkeel_evals.dataset.dataset import (
     load_dataset,
     refuse_damaged,
 )
-from evenkeel_evals.judge.gates import CostGate, Gate, parse_gates, with_errors
-from evenkeel_evals.judge.looks import StoppingRule
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import GatePlan, plan_gates, refuse_undecidable
-from evenkeel_evals.judge.pricing import needs_engine_seconds, require_prices, with_unit
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.verdict.gates import CostGate, Gate, parse_gates, with_errors
+from evenkeel_evals.verdict.looks import StoppingRule
+from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.plan import GatePlan, plan_gates, refuse_undecidable
+from evenkeel_evals.verdict.pricing import needs_engine_seconds, require_prices, with_unit
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     for problem in [*dataset.problems, *([doubt] if doubt else [])]:
         print(f"evenkeel: {problem}", file=sys.stderr)
     plan = plan_gates(gates, len(items), known, count_clusters(items))
-    _print_plan(plan, len(items), console)
+    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
+    _print_plan(plan, len(items), console, is_anytime=is_anytime)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)
-    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
     comparison = Comparison(
         settings=settings,
         gates=gates,
@@ -141,10 +141,14 @@ def _read_prices(
     return file
 
 
-def _print_plan(plan: Sequence[GatePlan], num_pairs: int, console: Console) -> None:
+def _print_plan(
+    plan: Sequence[GatePlan], num_pairs: int, console: Console, *, is_anytime: bool
+) -> None:
     console.print(f"what {num_pairs} pairs can detect:", highlight=False)
     for line in plan:
         console.print(f"  {line.describe()}", markup=False, highlight=False)
+    if is_anytime:
+        console.print("  judged once, at the end; looking after any pair takes more of them")
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:

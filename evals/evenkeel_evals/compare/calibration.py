@@ -14,13 +14,13 @@ import numpy as np
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.gate_verdicts import judge
-from evenkeel_evals.judge.gates import Gate, name_of
-from evenkeel_evals.judge.measure import estimate
-from evenkeel_evals.judge.plan import Assumptions
 from evenkeel_evals.stats.binary import proportion
 from evenkeel_evals.stats.clusters import cluster_codes
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.gate_verdicts import judge
+from evenkeel_evals.verdict.gates import Gate, name_of
+from evenkeel_evals.verdict.measure import estimate
+from evenkeel_evals.verdict.plan import Assumptions
 
 FLOOR_LEVEL = 0.95
 

@@ -35,19 +35,19 @@ from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.cost_effects import find_missing
-from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gate_verdicts import Judgement, Look
-from evenkeel_evals.judge.gates import CostGate, Gate, LatencyGate, PreferenceGate
-from evenkeel_evals.judge.latency_split import split_latency, trace_ids
-from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import GatePlan
-from evenkeel_evals.judge.preferences import JudgeQuality, quality
-from evenkeel_evals.judge.pricing import Pricing, needs_engine_seconds
-from evenkeel_evals.judge.repeated_items import find_lost, repeats_for
 from evenkeel_evals.report.spans import NO_ENDPOINT
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict.cost_effects import find_missing
+from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.gate_verdicts import Judgement, Look
+from evenkeel_evals.verdict.gates import CostGate, Gate, LatencyGate, PreferenceGate
+from evenkeel_evals.verdict.latency_split import split_latency, trace_ids
+from evenkeel_evals.verdict.looks import StoppingRule, judge_look, plan_looks
+from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.plan import GatePlan
+from evenkeel_evals.verdict.preferences import JudgeQuality, quality
+from evenkeel_evals.verdict.pricing import Pricing, needs_engine_seconds
+from evenkeel_evals.verdict.repeated_items import find_lost, repeats_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +383,7 @@ class Comparison:
             num_interruptions=recorded.num_interruptions,
             num_asked_again=recorded.num_asked_again,
             drift=find_drift(recorded.sentinel_answers),
+            identity=beginning.identity,
         )
 
     def _judge_quality(

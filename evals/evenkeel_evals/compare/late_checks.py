@@ -16,10 +16,10 @@ from evenkeel_evals.ask.python_checks import PythonChecks
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, ask_all
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.dataset.dataset import Item
-from evenkeel_evals.judge.gates import Gate, PreferenceGate
-from evenkeel_evals.judge.preferences import JudgeQuality, quality
 from evenkeel_evals.scorers.base import Context, LateCheck, Score
 from evenkeel_evals.scorers.late import PYTHON, RUBRIC
+from evenkeel_evals.verdict.gates import Gate, PreferenceGate
+from evenkeel_evals.verdict.preferences import JudgeQuality, quality
 
 Progress = Callable[[int, int], None]
 CheckResults = Mapping[LateCheck, Score]

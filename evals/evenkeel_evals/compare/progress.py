@@ -17,7 +17,7 @@ from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import Progress as ReportProgress
 from evenkeel_evals.compare.comparison import Comparison
-from evenkeel_evals.judge.gate_verdicts import Judgement
+from evenkeel_evals.verdict.gate_verdicts import Judgement
 
 LINES_OF_PROGRESS = 4
 # Columns if the width is unknown; a table must not be cut off in a CI log.

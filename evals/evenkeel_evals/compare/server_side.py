@@ -9,8 +9,8 @@ from evenkeel.errors import StoreError
 from evenkeel_evals.ask.answers import AnsweredPair, ServerTimes
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.settings import EvalSettings
-from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.report.server_times import read_server_times
+from evenkeel_evals.verdict.latency_split import trace_ids
 
 
 def record_server_times(

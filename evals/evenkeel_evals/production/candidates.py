@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.synced_text import replace_text
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.production.duplicates import EncodeAll, KnownQuestions, fingerprint
 from evenkeel_evals.scorers.base import make_scorer
@@ -174,7 +174,7 @@ class CandidateFile:
         text = self._items_path.read_text(encoding="utf-8")
         separator = "" if not text or text.endswith("\n") else "\n"
         line = json.dumps(item, ensure_ascii=False)
-        _replace(self._items_path, f"{text}{separator}{line}\n")
+        replace_text(self._items_path, f"{text}{separator}{line}\n", "replace")
         self.waiting.remove(candidate)
         self._write()
         return item
@@ -200,7 +200,7 @@ class CandidateFile:
 
     def _write(self) -> None:
         record = {"waiting": [asdict(c) for c in self.waiting], "rejected": self.rejected}
-        _replace(self.path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        replace_text(self.path, json.dumps(record, indent=1, ensure_ascii=False) + "\n", "replace")
 
 
 def _read(entry: Mapping[str, Any]) -> Candidate:
@@ -234,15 +234,3 @@ def read_turns(stored: str) -> tuple[tuple[str, str], ...]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
     return tuple(turn for turn in turns if turn[0] not in ("system", "developer"))
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with draft.open("wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
-from evenkeel_evals.judge.outcome import Outcome
+from evenkeel.synced_text import sync_text
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
 from evenkeel_evals.report.table import to_markdown
+from evenkeel_evals.verdict.outcome import Outcome
 
 
 def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
@@ -36,19 +36,9 @@ def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
     }
     for name, text in texts.items():
         try:
-            _write(folder / name, text)
+            sync_text(folder / name, text, "replace")
         except OSError as error:
             raise CannotMeasureError(
                 f"{folder / name} cannot be written: {error.strerror}; the answers are saved; "
                 "rerun with the same --report"
             ) from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file atomically, so that no reader sees half of it."""
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(text.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

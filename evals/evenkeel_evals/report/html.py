@@ -16,7 +16,6 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.changes import ItemChange, Segment, count_changes, each_change
 from evenkeel_evals.report.table import (
     COLUMNS,
@@ -27,6 +26,7 @@ from evenkeel_evals.report.table import (
     title,
     unjudged_lines,
 )
+from evenkeel_evals.verdict.outcome import Outcome
 
 MAX_BYTES = 5_000_000
 # Beyond this the page is slow to open; the counts are always shown.

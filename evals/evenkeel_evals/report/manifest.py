@@ -14,8 +14,10 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
 from evenkeel_evals.ask.sides import other_changes
-from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.verdict.outcome import Outcome
 
+# Of a run's identity, what the manifest says nowhere else.
+_FURTHER = ("slo_class", "warmup", "repeats", "guard", "answer_cache", "judge", "prices", "checks")
 # Packages that can change a number in a verdict.
 PACKAGES = ("evenkeel", "evenkeel-evals", "numpy", "scipy", "statsmodels", "httpx")
 
@@ -47,6 +49,7 @@ def to_manifest(outcome: Outcome) -> dict[str, Any]:
             "mode": outcome.mode.value,
             "max_unmeasured_ratio": outcome.decision.max_unmeasured_ratio,
             "allows_inconclusive": outcome.decision.allows_inconclusive,
+            **{name: outcome.identity[name] for name in _FURTHER if name in outcome.identity},
         },
         "sides": {
             role: {

@@ -31,8 +31,8 @@ def numeric(reference: Any, options: Options) -> Judge:
         raise ConfigurationError(
             f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
         )
-    tolerance = Decimal(str(read_number("numeric", options, "tolerance", 0.0)))
-    relative = Decimal(str(read_number("numeric", options, "relative", 0.0)))
+    tolerance = Decimal(str(read_number("numeric", options, "tolerance")))
+    relative = Decimal(str(read_number("numeric", options, "relative")))
     size = expected.copy_abs()
     noise = min(_CONTEXT.multiply(_NOISE_RATIO, size), _NOISE)
     allowed = max(tolerance, _CONTEXT.multiply(relative, size), noise)

@@ -21,13 +21,13 @@ def read_flag(name: str, options: Mapping[str, Any], option: str, default: bool)
     return value
 
 
-def read_number(name: str, options: Mapping[str, Any], option: str, default: float) -> float:
-    """Return an option that is a finite number of 0 or more.
+def read_number(name: str, options: Mapping[str, Any], option: str) -> float:
+    """Return an option that is a finite number of 0 or more; 0 without it.
 
     Raises:
         ConfigurationError: If it is not one.
     """
-    return check_number(name, f"option {option!r}", options.get(option, default))
+    return check_number(name, f"option {option!r}", options.get(option, 0.0))
 
 
 def read_threshold(name: str, options: Mapping[str, Any], default: float) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel.privacy.rules import RuleKind, built_in_rules
 from evenkeel.privacy.text_redactor import RedactionTally, Tokens, built_in
 from evenkeel_evals.scorers.base import Context, Judge, Options, Score, Scorer

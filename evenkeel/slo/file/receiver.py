@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret, place_of
 from evenkeel.slo.yaml_source import Value

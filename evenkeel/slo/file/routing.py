@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from evenkeel.durations import format_duration
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.receiver import GROUPING_THEMSELVES, read_mute_time
 from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
 from evenkeel.slo.mute_time import MuteTime

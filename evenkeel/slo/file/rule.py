@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.select import read_grouping, read_select
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import (

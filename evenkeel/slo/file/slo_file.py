@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity, WindowRule, default_rules
 from evenkeel.slo.budget_policy import read_budget_policy, read_labels
+from evenkeel.slo.burn_rates import Severity, WindowRule, default_rules
 from evenkeel.slo.file.anomalies import default_anomalies, read_anomalies
 from evenkeel.slo.file.document import Documents, no_documents, sorted_documents, why_foreign
 from evenkeel.slo.file.objective import (

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from evenkeel.durations import prometheus_duration
-from evenkeel.slo.arithmetic import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
+from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
 from evenkeel.slo.formats.prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.model import Slo

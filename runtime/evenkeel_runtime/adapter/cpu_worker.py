@@ -16,6 +16,7 @@ from vllm.v1.sample.logits_processor import BUILTIN_LOGITS_PROCESSORS, LogitsPro
 from vllm.v1.worker.cpu_worker import CPUWorker
 
 from evenkeel_runtime.adapter.sampled_places import TargetDistributions, find_target_distributions
+from evenkeel_runtime.adapter.seeded_prompts import mend_seeds
 from evenkeel_runtime.adapter.verification_kernels import mend_kernels
 from evenkeel_runtime.speculation.draftable import withhold_drafts
 from evenkeel_runtime.speculation.sampled_watch import WATCH_ATTRIBUTE, SampledWatch
@@ -37,6 +38,7 @@ class ExactWorker(CPUWorker):  # type: ignore[misc]
         if self.use_v2_model_runner:
             return
         self._evenkeel_is_exact = mend_kernels()
+        mend_seeds()
         runner = self.model_runner
         # With speculation vLLM loads only the one for `min_tokens`. The others are correct for the
         # last token of a step, and a request without drafts has only that one.

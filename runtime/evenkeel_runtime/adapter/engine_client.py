@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_runtime.adapter.request_limits import apply_limits
+from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.service import ControlService
+from evenkeel_runtime.control.visit import order_by_arrival
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun
 
@@ -48,8 +50,11 @@ class ObservedEngine:
         self.cache = cache
         self.admits_at_engine = control is not None
         self.is_stopping = False
-        if cache is not None:
-            _watch_weights(engine, cache.record_weight_change)
+        changes = [] if cache is None else [cache.record_weight_change]
+        if hook.speculation is not None:
+            changes.append(hook.speculation.canary.record_weight_change)
+        if changes:
+            _watch_weights(engine, changes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -75,7 +80,13 @@ class ObservedEngine:
             own_salt = f"{lora_name or ''}\n{salt or ''}"
             apply_limits(self.control.control, run, prompt, sampling_params, own_salt)
             options["priority"] = visit.priority
+        elif self.control is not None:
+            is_off = self.control.control.config.mode is ControlMode.OFF
+            own_priority = options.get("priority", 0) if is_off else 0
+            options["priority"] = order_by_arrival(own_priority, run.arrival_ns)
         if self.cache is not None:
+            # It looks for an answer first, and may find one.
+            run.submitted_ns = None
             outputs = self.cache.answer(run, prompt, sampling_params, request_id, options)
         elif visit is not None:
             outputs = self._generate_in_turn(run, prompt, sampling_params, request_id, options)
@@ -119,14 +130,18 @@ class ObservedEngine:
         self._engine.shutdown(timeout=timeout)
 
 
-def _watch_weights(engine: Any, record_change: Callable[[], None]) -> None:
-    """Call `record_change` around each call of the workers that may change the weights."""
+def _watch_weights(engine: Any, changes: Sequence[Callable[[], None]]) -> None:
+    """Call each of `changes` around each call of the workers that may change the weights."""
     call = engine.collective_rpc
+
+    def record_change() -> None:
+        for record in changes:
+            record()
 
     async def observed(method: Any, *args: Any, **options: Any) -> Any:
         if isinstance(method, str) and method.startswith(_READING_CALLS):
             return await call(method, *args, **options)
-        logger.info("%s may change the weights: no cached answer so far is used again", method)
+        logger.info("%s may change the weights: no answer so far is used again", method)
         record_change()
         try:
             return await call(method, *args, **options)

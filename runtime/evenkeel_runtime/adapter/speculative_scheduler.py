@@ -34,13 +34,13 @@ from evenkeel_runtime.adapter.prompt_drafts import (
 from evenkeel_runtime.adapter.scheduler import AsyncLedgerScheduler, LedgerScheduler
 from evenkeel_runtime.adapter.verification_kernels import mend_kernels
 from evenkeel_runtime.speculation.controller import GoodputController, StepFacts
+from evenkeel_runtime.speculation.draft_file import load_store, save_store, save_store_aside
+from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.engine import Speculation
 from evenkeel_runtime.speculation.flags import drafts_ahead
 from evenkeel_runtime.speculation.sampled_watch import WATCH_ATTRIBUTE
 from evenkeel_runtime.speculation.settings import SpeculationSettings
 from evenkeel_runtime.speculation.state import describe_state
-from evenkeel_runtime.speculation.store import DraftStore
-from evenkeel_runtime.speculation.store_file import load_store, save_store, save_store_aside
 from evenkeel_runtime.wire.drafts import REPORT_KEY, DraftCounts, DraftReport, encode_report
 
 logger = logging.getLogger(__name__)

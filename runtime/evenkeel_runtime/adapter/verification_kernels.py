@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from evenkeel_runtime.adapter.seeded_prompts import mend_seeds
+
 logger = logging.getLogger(__name__)
 
 _EXPAND = "expand_kernel"
@@ -80,6 +82,10 @@ def mend_when_registered() -> None:
             )
         if not is_right:
             _keep_drafts_from_sampled()
+        try:
+            mend_seeds()
+        except Exception as error:
+            logger.warning("seeded requests with long prompts may end the engine: %r", error)
 
     setattr(register, _MARK, True)
     platform.register_triton_kernel_overrides = classmethod(register)

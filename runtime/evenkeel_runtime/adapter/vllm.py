@@ -28,7 +28,7 @@ from evenkeel_runtime.wire.observation import Observation, pack_tokens
 # Seconds allowed for open responses once the engine has stopped.
 _GRACE_S = 1
 MIDDLEWARE = "evenkeel_runtime.request.arrival.ArrivalMiddleware"
-CONTROL_MIDDLEWARE = "evenkeel_runtime.request.gate.ControlMiddleware"
+CONTROL_MIDDLEWARE = "evenkeel_runtime.request.control_middleware.ControlMiddleware"
 PROMPT_MIDDLEWARE = "evenkeel_runtime.request.prompts.PromptMiddleware"
 
 

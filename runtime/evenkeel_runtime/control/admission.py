@@ -38,9 +38,6 @@ logger = logging.getLogger(__name__)
 _FOR_LOAD = frozenset({"shed", "queue_deadline"})
 TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
-# Bounds on the extra deadline of a long prompt: a multiple of its class's limit after its arrival,
-# and seconds after a short one (in a class with seconds to spare it would miss its own limit).
-_MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _MAX_NAMES_WARNED = 20
 # Shed a request at once if the gate would have to run this much faster than its recent best.
 _SHED_MARGIN = 2.0
@@ -102,6 +99,7 @@ class AdmissionControl:
         self._quotas.configure(config, now_s)
         self._first_tokens.keep(config.classes)
         for visit in self._visits.values():
+            visit.keeps_order = config.mode is not ControlMode.ACT
             if not visit.is_refused:
                 self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
         self.config = self.costs.config = config
@@ -140,7 +138,7 @@ class AdmissionControl:
         name = self._find_class(caller.slo_class)
         tenant, session = caller.tenant or "", caller.session_id
         limit_s = self.config.classes[name].ttft_s
-        due_s = now_s + limit_s + self.longer_s(limit_s, size_bytes / BYTES_PER_TOKEN)
+        due_s = now_s + limit_s + self.config.longer_s(limit_s, size_bytes / BYTES_PER_TOKEN)
         visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session)
         overdrawn = self._quotas.check(tenant, session, now_s)
         if overdrawn is not None:
@@ -152,11 +150,6 @@ class AdmissionControl:
         visit.keeps_order = self.config.mode is not ControlMode.ACT
         self._visits[id(visit)] = visit
         return visit
-
-    def longer_s(self, limit_s: float, num_tokens: float) -> float:
-        """Return how much later a prompt with this many tokens to compute is due."""
-        factor = max(1.0, num_tokens / self.config.long_prompt_tokens)
-        return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
 
     def _record_limit(self, limit_s: float) -> None:
         """Record a request; if the shortest active limit changes, measure and resize anew."""
@@ -193,15 +186,14 @@ class AdmissionControl:
         return visit.ticket
 
     def _join(self, gate: Gate, visit: Visit) -> Ticket:
-        name = visit.slo_class
         wait_s = gate.least_wait_s(visit.due_s)
         if wait_s > _SHED_MARGIN * self.longest_wait_s(visit):
             raise self._shed(visit, f"the wait would be {wait_s:.0f} s or more", wait_s)
-        known = self.config.classes.get(name)
+        known = self.config.classes.get(visit.slo_class)
         limit_s = math.inf if known is None else known.ttft_s
-        latest_s = visit.late_s - self._first_tokens.least_s(name)
+        latest_s = visit.late_s - self._first_tokens.least_s(visit.slo_class)
         try:
-            return gate.arrive(name, visit.due_s, limit_s, latest_s)
+            return gate.arrive(visit.slo_class, visit.due_s, limit_s, latest_s)
         except GateFullError as error:
             raise self._shed(visit, str(error), wait_s) from error
 
@@ -248,11 +240,23 @@ class AdmissionControl:
         if visit.entered_s is not None and known is not None:
             took_s = now_s - visit.entered_s
             self._first_tokens.record(visit.slo_class, took_s)
-            if known.ttft_s <= self._shortest_s:
-                sample = (took_s / known.ttft_s, self._gate.num_inside)
-                changes = [limit.record(*sample) for limit in (self._patient, self._urgent)]
-                if any(changes):
-                    self._resize()
+            self._learn(known.ttft_s, took_s)
+
+    def _record_given_up(self, visit: Visit, now_s: float) -> None:
+        """Count a late first token that its client did not wait for."""
+        self._window.add(visit.slo_class, is_good=False, now_s=now_s)
+        known = self.config.classes.get(visit.slo_class)
+        took_s = 0.0 if visit.entered_s is None else now_s - visit.entered_s
+        # It would have taken longer, but by how much is unknown.
+        if known is not None and took_s > known.ttft_s:
+            self._learn(known.ttft_s, took_s)
+
+    def _learn(self, limit_s: float, took_s: float) -> None:
+        """Adapt the places to the time from a turn to its first token."""
+        if limit_s <= self._shortest_s:
+            sample = (took_s / limit_s, self._gate.num_inside)
+            if any([limit.record(*sample) for limit in (self._patient, self._urgent)]):
+                self._resize()
 
     def leave(self, visit: Visit, tokens: int, cached: int | None = None) -> None:
         """Count a finished request and charge `tokens` to its quotas.
@@ -263,6 +267,9 @@ class AdmissionControl:
             cached: Prompt tokens that the engine found in its cache; None if unknown.
         """
         self._visits.pop(id(visit), None)
+        is_served = not visit.is_refused or self.config.mode is ControlMode.DRY_RUN
+        if is_served and visit.is_overdue(self._clock()):
+            self._record_given_up(visit, self._clock())
         if visit.cost is not None and visit.entered_s is not None and tokens:
             self.costs.record_end(visit.cost, cached)
         if visit.claim is not None:
@@ -313,11 +320,7 @@ class AdmissionControl:
     def read(self) -> dict[str, ClassCounts]:
         """Return the window's counts by class."""
         now_s = self._clock()
-        overdue = Counter(
-            visit.slo_class
-            for visit in self._visits.values()
-            if visit.is_streamed and not visit.has_first_token and now_s > visit.late_s
-        )
+        overdue = Counter(v.slo_class for v in self._visits.values() if v.is_overdue(now_s))
         counts = self._window.read(overdue, now_s)
         return {name: r for name, r in counts.items() if name in self.config.classes}
 

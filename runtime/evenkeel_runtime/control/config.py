@@ -12,11 +12,12 @@ import msgspec
 
 from evenkeel.errors import ConfigurationError
 
-# Bounded, so that every deadline is a number that vLLM takes as a priority.
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-# Others need only be finite.
-Rate = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+# Bounded, so that every deadline is a number that vLLM takes as a priority, and every time can be
+# counted in tenths of a window.
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+# Others need only be finite, as must be the time until a quota has room.
+Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
@@ -58,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     context_tokens: Count | None = None
     kv_share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    draft_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    draft_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**15)] | None = None
 
 
 class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,6 +76,9 @@ class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     active: Count | None = None
 
 
+# Bounds on the extra deadline of a long prompt: a multiple of its class's limit after its arrival,
+# and seconds after a short one (in a class with seconds to spare it would miss its own limit).
+_MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _USUAL_CLASS = "chat"
 # Customary limits: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
 DEFAULT_CLASSES = {
@@ -137,6 +141,11 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ranking(self) -> tuple[str, ...]:
         """Names of the classes, the highest first."""
         return tuple(sorted(self.classes, key=lambda name: (self.classes[name].ttft_s, name)))
+
+    def longer_s(self, limit_s: float, num_tokens: float) -> float:
+        """Return how much later a prompt with this many tokens to compute is due."""
+        factor = max(1.0, num_tokens / self.long_prompt_tokens)
+        return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
 
 
 def read_control_file(path: Path) -> ControlConfig:

@@ -44,7 +44,7 @@ def measure(
     elif is_waiting:
         known.include(cost)
     limit_s = visit.late_s - visit.arrived_s
-    visit.due_s = visit.late_s + control.longer_s(limit_s, known.uncached)
+    visit.due_s = visit.late_s + control.config.longer_s(limit_s, known.uncached)
     if cost.excess is not None and is_waiting:
         message = (
             f"the prompt has {cost.tokens} tokens; the limit for prompt and answer is "

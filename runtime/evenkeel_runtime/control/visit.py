@@ -14,6 +14,8 @@ from evenkeel_runtime.control.quota import Account
 
 # Priority offset that puts late requests behind all others in vLLM's own queue.
 _LATE_S = 1e6
+# More than any deadline, in milliseconds; and the most of a client's own priority that counts.
+_OWN_PRIORITY, _MAX_OWN_PRIORITY = 10**13, 100_000
 
 
 class RefusedError(EvenkeelError):
@@ -79,6 +81,10 @@ class Visit:
     has_first_token: bool = False
     keeps_order: bool = False
 
+    def is_overdue(self, now_s: float) -> bool:
+        """Whether it has no first token though that is late."""
+        return self.is_streamed and not self.has_first_token and now_s > self.late_s
+
     @property
     def priority(self) -> int:
         """Its priority in vLLM, lower first: its deadline, or its arrival if control does not act.
@@ -110,3 +116,12 @@ class ControlCounts:
     unknown_classes: int = 0
     changes: Counter[str] = field(default_factory=Counter)
     errors: int = 0
+
+
+def order_by_arrival(own_priority: int, arrival_ns: int) -> int:
+    """Return the priority of a request without a visit: the client's own, then its arrival.
+
+    On the scale of `Visit.priority`, so that those let in before are not overtaken without end.
+    """
+    own = max(-_MAX_OWN_PRIORITY, min(own_priority, _MAX_OWN_PRIORITY))
+    return own * _OWN_PRIORITY + arrival_ns // 1_000_000

@@ -59,7 +59,7 @@ class Explainer:
         asked = [self._ask(request) for request in requests]
         for request, answer in zip(requests, asked, strict=True):
             request.explanation = self._explain(request.seen, answer)
-            if self._reader is not None and not request.seen.reached_engine:
+            if self._reader is not None and not _has_records(request.seen):
                 request.seen.engine_s = 0.0
 
     def keep(self, request: FinishedRequest) -> None:
@@ -101,7 +101,7 @@ class Explainer:
 
     def _ask(self, request: FinishedRequest) -> Future[Ledger | None] | None:
         seen = request.seen
-        if self._reader is None or not seen.reached_engine:
+        if self._reader is None or not _has_records(seen):
             return None
         times = RequestTimes(
             arrival_ns=seen.arrival_ns,
@@ -128,6 +128,11 @@ class Explainer:
         except Exception as error:
             self._errors.record(error)
             return None
+
+
+def _has_records(seen: Observation) -> bool:
+    """Whether the engine got the request."""
+    return seen.reached_engine and seen.submitted_ns is not None
 
 
 def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:

@@ -124,8 +124,8 @@ def _complete(
         if seen.delivered_tokens is not None:
             seen.wasted_tokens = max(0, (seen.output_tokens or 0) - seen.delivered_tokens)
     drafted, accepted = seen.drafted_by_step, seen.accepted_by_step
-    if drafted is None and ledger is not None and ledger.drafted_by_step:
-        # If vLLM was not configured to count them, use the engine's steps.
+    if ledger is not None and sum(ledger.drafted_by_step) > sum(drafted or ()):
+        # vLLM counts them only if configured to, and not those of a sequence that is aborted.
         drafted, accepted = ledger.drafted_by_step, ledger.accepted_by_step
     seen.drafted_tokens = None if drafted is None else sum(drafted)
     seen.accepted_tokens = None if accepted is None else sum(accepted)

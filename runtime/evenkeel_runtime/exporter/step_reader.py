@@ -168,7 +168,6 @@ class StepReader:
         request_id: str,
         times: RequestTimes,
         num_sequences: int = 1,
-        max_rivals: int = DEFAULT_RIVALS,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[Ledger | None]:
         """Return a future for a request's ledger; never blocks.
@@ -180,11 +179,10 @@ class StepReader:
             request_id: Its id in the API and the engine client.
             times: The request's own timestamps.
             num_sequences: Number of sequences requested (`n`).
-            max_rivals: Maximum number of rivals to return; 0 skips the search, which is cheaper.
             wait_s: Longest wait for the last record.
         """
         answer: Future[Ledger | None] = Future()
-        question = _Question(request_id, times, num_sequences, max_rivals)
+        question = _Question(request_id, times, num_sequences, DEFAULT_RIVALS)
         with self._lock:
             self._waiting.append(_Waiting(question, monotonic() + wait_s, answer))
         return answer

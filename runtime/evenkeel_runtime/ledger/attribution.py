@@ -125,7 +125,7 @@ class Ledger:
         prefix: Its prefix-cache use.
         made_tokens: Tokens that the engine's steps generated for it; slightly more than delivered
             if a stop truncated a step's tokens.
-        drafted_by_step: Draft tokens of each of its steps that tried any.
+        drafted_by_step: Draft tokens of each step of each of its sequences that tried any.
         accepted_by_step: Of those, the accepted ones.
         verified: For each step that generated tokens for it, in order: tokens generated, drafted
             and accepted; empty if it never had drafts, or if records are missing.
@@ -222,15 +222,14 @@ def charge(
     charge_steps(Phase.DECODE, first_ns, made_last_ns, decode_rest)
     account.add(Phase.DECODE, Cause.HOST_OUTPUT, (last_ns - made_last_ns) / 1e9)
     rivals = find_rivals(account.step_s, request, priced, own, max_rivals)
-    has_draft = own.drafted > 0
     return Ledger(
         account.seconds,
         rivals,
         priced.cost.error_ratio,
         made_tokens=round(float(own.emitted.sum())),
-        drafted_by_step=tuple(own.drafted[has_draft].tolist()),
-        accepted_by_step=tuple(own.accepted[has_draft].tolist()),
-        verified=_verified(own) if has_draft.any() and not steps.follows_loss.any() else (),
+        drafted_by_step=tuple(own.drafts.tolist()),
+        accepted_by_step=tuple(own.agreed.tolist()),
+        verified=_verified(own) if len(own.drafts) and not steps.follows_loss.any() else (),
     )
 
 

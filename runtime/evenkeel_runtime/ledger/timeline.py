@@ -157,6 +157,8 @@ class OwnPart:
         is_scheduled: Whether it was in the step.
         is_preempted: Whether it was between a preemption and its return.
         held_by: Why it was blocked, by `Held`; 0 if for the queue's reason.
+        drafts: Not by step: the length of each draft of each of its sequences.
+        agreed: Of those, the accepted tokens.
     """
 
     features: FloatArray
@@ -169,6 +171,8 @@ class OwnPart:
     is_scheduled: BoolArray
     is_preempted: BoolArray
     held_by: IntArray
+    drafts: IntArray
+    agreed: IntArray
 
 
 def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
@@ -183,7 +187,7 @@ def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
     lost = np.minimum(end, lost_until) - np.maximum(start, request.cached_tokens)
     # Recomputed tokens were already counted, as lost or not, the first time.
     lost[(recomputed > 0) | (lost < 0)] = 0.0
-    held_by = own["held_by"]
+    held_by, is_draft = own["held_by"], own["drafted_tokens"] > 0
     parts = np.empty((len(FEATURES) + 6, len(own)))
     parts[: len(FEATURES)] = features_of(own).T
     parts[len(FEATURES) :] = (
@@ -214,6 +218,8 @@ def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
         is_scheduled=is_scheduled,
         is_preempted=_since_preemption(preempted > 0, is_scheduled),
         held_by=np.where(is_scheduled, 0.0, held).astype(np.int64),
+        drafts=own["drafted_tokens"][is_draft],
+        agreed=own["accepted_tokens"][is_draft],
     )
 
 

@@ -108,7 +108,7 @@ class _Exchange:
         # is it known whether the cache or the engine answers.
         self._holds_start = hook.has_cache
         self._start: Message | None = None
-        self._compressor = hook.compressor if request.path == _CHAT_PATH else None
+        self._compressor = _find_compressor(hook, request)
         # Whether body chunks can be forwarded without inspection.
         self._is_passing = False
 
@@ -225,6 +225,14 @@ class _Exchange:
             model=model.strip()[:_MAX_NAME_CHARS],
             error_type=error_type[:_MAX_NAME_CHARS],
         )
+
+
+def _find_compressor(hook: RequestHook, request: HttpRequest) -> Compressor | None:
+    """Return what may shorten the request; None if nothing may, so that nothing holds it."""
+    compressor = hook.compressor if request.path == _CHAT_PATH else None
+    if compressor is None or not compressor.policy.covers(request.caller.route):
+        return None
+    return compressor
 
 
 async def _nothing() -> None:

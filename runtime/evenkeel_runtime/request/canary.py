@@ -12,12 +12,12 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from time import time_ns
+from time import monotonic_ns, time_ns
 from typing import Any, Protocol
 
 from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.speculation.draftable import is_sampled
-from evenkeel_runtime.wire.drafts import NO_TENANT, SPECULATE_KEY, TENANT_KEY
+from evenkeel_runtime.wire.drafts import LAST_PRIORITY, NO_TENANT, SPECULATE_KEY, TENANT_KEY
 from evenkeel_runtime.wire.observation import CanaryResult
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 MATCH, MISMATCH, SKIPPED = "match", "mismatch", "skipped"
 _MAX_QUEUED = 16
 _POLL_S = 0.2
-_LOWEST_PRIORITY = 1 << 30
 
 
 class ReplayEngine(Protocol):
@@ -46,12 +45,17 @@ class ReplayEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """A finished request to replay."""
+    """A finished request to replay.
+
+    Attributes:
+        arrival_ns: When it arrived: older weights may have answered it since they changed.
+    """
 
     request_id: str
     prompt: dict[str, Any]
     params: Any
     answer: tuple[int, ...]
+    arrival_ns: int
 
 
 class Canary:
@@ -77,7 +81,12 @@ class Canary:
         self._random = random
         self._queue: deque[_Replay] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._weights_changed_ns = 0
         self.counts: Counter[str] = Counter({MATCH: 0, MISMATCH: 0, SKIPPED: 0})
+
+    def record_weight_change(self) -> None:
+        """Replay no answer so far: other weights would give another."""
+        self._weights_changed_ns = monotonic_ns()
 
     def consider(self, run: EngineRun) -> None:
         """Decide at random whether to replay a starting run; if so, start collecting its tokens."""
@@ -110,7 +119,7 @@ class Canary:
         # A unique salt keeps the tenant's prompt out of the shared prefix cache.
         salt = f"canary-{run.request_id}"
         text = {"prompt_token_ids": list(prompt), "cache_salt": salt}
-        self._queue.append(_Replay(run.request_id, text, params, tuple(tokens)))
+        self._queue.append(_Replay(run.request_id, text, params, tuple(tokens), run.arrival_ns))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._replay_all())
 
@@ -120,20 +129,29 @@ class Canary:
                 await asyncio.sleep(_POLL_S)
             replay = self._queue.popleft()
             try:
-                await self._replay(replay)
+                if self._may_compare(replay):
+                    await self._replay(replay)
+                else:
+                    self.counts[SKIPPED] += 1
             except Exception as error:
                 self.counts[SKIPPED] += 1
                 logger.debug("canary of %s failed: %r", replay.request_id, error)
 
+    def _may_compare(self, replay: _Replay) -> bool:
+        return replay.arrival_ns >= self._weights_changed_ns
+
     async def _replay(self, replay: _Replay) -> None:
         tokens: list[int] = []
-        options = {"priority": _LOWEST_PRIORITY} if self._engine.has_priorities else {}
+        options = {"priority": LAST_PRIORITY} if self._engine.has_priorities else {}
         request_id = f"canary-{replay.request_id}"
         outputs = self._engine.generate(replay.prompt, replay.params, request_id, **options)
         is_streamed = _is_streamed(replay.params)
         async for output in outputs:
             new = output.outputs[0].token_ids
             tokens = [*tokens, *new] if is_streamed else list(new)
+        if not self._may_compare(replay):
+            self.counts[SKIPPED] += 1
+            return
         at = find_difference(replay.answer, tokens)
         result = MATCH if at is None else MISMATCH
         self.counts[result] += 1

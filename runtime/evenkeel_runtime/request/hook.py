@@ -11,7 +11,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from evenkeel.spans import HEADER_TENANT
+from evenkeel.spans import HEADER_TENANT, Status
 from evenkeel_runtime.request.recorder import Recorder
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
@@ -208,7 +208,7 @@ class RequestHook:
         request.is_over = True
         end_ns = monotonic_ns()
         try:
-            self._record_beam_search(request.runs, end_ns)
+            self._record_beam_searches(request, end_ns)
             for run in request.runs:
                 if not run.has_started:
                     # Aborted before its first step: its generator never runs and never ends.
@@ -228,21 +228,39 @@ class RequestHook:
         except Exception as error:
             self.recorder.record_internal_error(error)
 
-    def _record_beam_search(self, runs: list[EngineRun], end_ns: int) -> None:
-        """Record the runs of a beam search as one request."""
-        beams = [run for run in runs if run.beam_search is not None]
-        if not beams:
-            return
+    def _record_beam_searches(self, request: HttpRequest, end_ns: int) -> None:
+        """Record the runs of each beam search as one request."""
+        searches: dict[str, list[EngineRun]] = {}
+        for run in request.runs:
+            if run.beam_search is not None:
+                searches.setdefault(run.beam_search, []).append(run)
+        for request_id, beams in searches.items():
+            self._record_beam_search(request_id, beams, request.has_client_left, end_ns)
+
+    def _record_beam_search(
+        self, request_id: str, beams: list[EngineRun], has_client_left: bool, end_ns: int
+    ) -> None:
         for run in beams:
             run.is_recorded = True
+            # The response is over: it will get no more.
+            run.was_cancelled = run.was_cancelled or run.end_ns is None
         each = [observe_run(run, end_ns, self._reader.read_engine) for run in beams]
         seen = each[0]
-        seen.request_id = beams[0].beam_search or seen.request_id
+        # The error of one beam is why the response failed and the others did not go on.
+        causes = [beam for beam, run in zip(each, beams, strict=True) if run.error is not None]
+        bad = next((beam for beam in [*causes, *each] if beam.status is not Status.OK), seen)
+        seen.status, seen.error_type = bad.status, bad.error_type
+        if has_client_left and seen.status is Status.OK:
+            # Between two steps, no run of it is under way.
+            seen.status = Status.ABORTED
+        seen.request_id = request_id
         seen.output_tokens = sum(beam.output_tokens or 0 for beam in each)
         last_times = [b.last_token_ns for b in each if b.last_token_ns is not None]
         seen.last_token_ns = max(last_times, default=None)
         # The tokens of all beams are mixed, so there is no TPOT.
         seen.num_sequences, seen.max_tokens = max(2, len(beams)), None
+        # Each step ends at the length of one token, and vLLM alone knows how the beams ended.
+        seen.finish_reason = None
         self.recorder.record(seen)
 
     def _record_run(self, run: EngineRun, end_ns: int) -> None:

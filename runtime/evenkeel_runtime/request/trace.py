@@ -266,7 +266,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
         max_tokens=getattr(run.params, "max_tokens", None),
         temperature=getattr(run.params, "temperature", None),
         delivered_tokens=run.delivered_tokens,
-        submitted_ns=run.submitted_ns,
+        submitted_ns=run.submitted_ns if run.has_started and not run.is_at_gate else None,
         holds=_gather_holds(run),
         hold_starts_ns=_gather_starts(run),
         cache_salt=run.cache_salt,

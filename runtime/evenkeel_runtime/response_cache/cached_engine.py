@@ -21,7 +21,6 @@ from evenkeel_runtime.request.trace import EngineRun, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.lookup import (
     Details,
     Lookup,
@@ -30,6 +29,7 @@ from evenkeel_runtime.response_cache.lookup import (
     find_outcome,
     look_up,
     record_unused,
+    record_verdict,
     stop_looking,
     verdict_word,
 )
@@ -39,11 +39,7 @@ from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
 from evenkeel_runtime.response_cache.replays import (
     EngineCall,
-    PendingReplay,
     Replays,
-    RunningCount,
-    make_pending,
-    start_replay,
 )
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
@@ -56,9 +52,23 @@ logger = logging.getLogger(__name__)
 Outputs = AsyncGenerator[Any, None]
 T = TypeVar("T")
 U = TypeVar("U")
-_KEPT_FINISHES = ("stop", "length")
-# How often a replay tries to have its answer compared: over 30 s.
-_COMPARISON_TRIES = 600
+
+
+class _RunningCount:
+    """Counts what clients wait for."""
+
+    def __init__(self) -> None:
+        self.num = 0
+
+    async def count(self, outputs: Outputs) -> Outputs:
+        """Yield a request's outputs, which count until they end."""
+        self.num += 1
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            self.num -= 1
+            await outputs.aclose()
 
 
 class CachedEngine:
@@ -88,8 +98,8 @@ class CachedEngine:
         self._user_words = cache.policy.user_words
         self._private = PrivateText(self._user_words)
         self._random = random_share
-        self._running = RunningCount()
-        self.replays = Replays(self._replay, lambda: self._running.num == 0)
+        self._running = _RunningCount()
+        self.replays = Replays(cache, hook, engine, self._weights, lambda: self._running.num == 0)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._file = file
         self._follower: asyncio.Task[None] | None = None
@@ -214,7 +224,7 @@ class CachedEngine:
             self._record_outcome(run, question, found)
         compared: Details = await self._guard(self._compare(question, found, gathered), {})
         run.cache |= compared
-        if gathered.finish_reason in _KEPT_FINISHES and run.response_cache != "verified":
+        if gathered.is_whole and run.response_cache != "verified":
             record_unused(self.cache.counts, question, found, compared)
         return found
 
@@ -234,16 +244,16 @@ class CachedEngine:
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
         if entry is not None and vllm_outputs.fits(call.params, entry):
-            return self._serve(call, found, "exact", entry)
+            return self._serve(call, "exact", entry)
         if near is None or not vllm_outputs.fits(call.params, near.entry):
             return None
         call.run.cache.update(describe_control(control, near.hit_class))
-        queue_replay = partial(self._queue_replay, call, question, near)
+        queue_replay = partial(self.replays.add, call, question, near)
         if may_serve(question.policy, control, near, self._random, queue_replay):
-            return self._serve(call, found, "semantic", near.entry)
+            return self._serve(call, "semantic", near.entry)
         return None
 
-    def _serve(self, call: EngineCall, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+    def _serve(self, call: EngineCall, layer: str, entry: CacheEntry) -> Any:
         run = call.run
         output = vllm_outputs.make_hit(call.request_id, call.prompt, entry)
         run.is_from_cache = True
@@ -262,7 +272,7 @@ class CachedEngine:
         """Compare the model's own answer with what the cache would have served."""
         cache = self.cache
         is_deleted = gathered.num_deletions != cache.deletions.count
-        if gathered.finish_reason not in _KEPT_FINISHES or is_deleted:
+        if not gathered.is_whole or is_deleted:
             return {}
         if found.exact is not None:
             is_same = await cache.compare_answers(found.exact.text, gathered.text)
@@ -283,17 +293,7 @@ class CachedEngine:
         if miss is not None:
             miss.was_same = is_same
         said: Details = {spans.CACHE_VERDICT: verdict_word(is_same)}
-        return self._record_verdict(question, near, is_same) if is_judged else said
-
-    def _record_verdict(
-        self, question: Question, near: NearHit, is_same: bool, replayed_at: float | None = None
-    ) -> Details:
-        change = self.cache.record_verdict(question, near, is_same, replayed_at)
-        said = describe_control(self.cache.control(question.policy), near.hit_class)
-        said[spans.CACHE_VERDICT] = verdict_word(is_same)
-        if change is not None:
-            said[spans.CACHE_CHANGE] = change.describe()
-        return said
+        return record_verdict(cache, question, near, is_same) if is_judged else said
 
     async def _keep(
         self,
@@ -305,7 +305,7 @@ class CachedEngine:
         found = await learning
         counts, text = self.cache.counts, gathered.text
         is_off = self.cache.modes.as_now(question).policy.mode is HitMode.OFF
-        if gathered.finish_reason not in _KEPT_FINISHES or not text:
+        if not gathered.is_whole or not text:
             counts.not_kept["unfinished"] += 1
         elif is_off or gathered.num_deletions != self.cache.deletions.count:
             # It began before the deletion, perhaps from what was to be deleted.
@@ -315,59 +315,6 @@ class CachedEngine:
         else:
             entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
-
-    def _queue_replay(
-        self, call: EngineCall, question: Question, near: NearHit, ratio: float
-    ) -> bool:
-        is_queued = self.replays.add(make_pending(self._engine, call, question, near, ratio))
-        self.cache.counts.replays["queued" if is_queued else "dropped"] += 1
-        if is_queued:
-            self.cache.control(question.policy).wrong_hits.num_pending += 1
-        return is_queued
-
-    async def _replay(self, replay: PendingReplay) -> None:
-        """Replay a cached answer's request on the model, and compare."""
-        if self._weights.have_changed_since(replay.num_changes):
-            self.cache.counts.replays["dropped"] += 1
-            return
-        run, control = start_replay(self._hook, replay), self.cache.control(replay.question.policy)
-        try:
-            async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
-                pass
-        except Exception as error:
-            self.cache.counts.replays["failed"] += 1
-            logger.debug("a replay failed", exc_info=error)
-        finally:
-            control.wrong_hits.record_replayed()
-        if self._weights.have_changed_since(replay.num_changes):
-            return
-        # A dead engine says nothing about the hit, and nothing is served from now on.
-        if spans.CACHE_VERDICT not in run.cache and not getattr(self._engine, "errored", False):
-            hit_class = replay.near.hit_class
-            self.cache.controls.record_unjudged(replay.question.policy, hit_class, replay.ratio)
-
-    async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
-        gathered = Gathered()
-        outputs = self._engine.generate(
-            replay.prompt, replay.params, replay.request_id, **replay.options
-        )
-        try:
-            async for output in outputs:
-                vllm_outputs.gather(gathered, output)
-                yield output
-        finally:
-            await outputs.aclose()
-        if gathered.finish_reason in _KEPT_FINISHES:
-            run.cache |= await self._guard(self._judge_replay(replay, gathered.text), {})
-            self.cache.counts.replays["done"] += 1
-
-    async def _judge_replay(self, replay: PendingReplay, text: str) -> Details:
-        # The bound on wrong hits counts on the verdict of each replay.
-        tries = _COMPARISON_TRIES
-        is_same = await self.cache.compare_answers(replay.near.entry.text, text, tries)
-        if is_same is None or self._weights.have_changed_since(replay.num_changes):
-            return {}
-        return self._record_verdict(replay.question, replay.near, is_same, replay.ratio)
 
     async def _bypass(self, call: EngineCall) -> Outputs:
         await enter_engine(call.run, call.options)

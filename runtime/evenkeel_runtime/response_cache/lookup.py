@@ -131,6 +131,22 @@ def record_unused(counts: CacheCounts, question: Question, found: Lookup, said: 
         counts.unused[str(said.get(spans.CACHE_VERDICT, "unjudged"))] += 1
 
 
+def record_verdict(
+    cache: ResponseCache,
+    question: Question,
+    near: NearHit,
+    is_same: bool,
+    replayed_at: float | None = None,
+) -> Details:
+    """Count a verdict as evidence on near hits; return it and what it changed."""
+    change = cache.record_verdict(question, near, is_same, replayed_at)
+    said = describe_control(cache.control(question.policy), near.hit_class)
+    said[spans.CACHE_VERDICT] = verdict_word(is_same)
+    if change is not None:
+        said[spans.CACHE_CHANGE] = change.describe()
+    return said
+
+
 def verdict_word(is_same: bool) -> str:
     """Return the verdict of a comparison with the model's own answer."""
     return "same" if is_same else "different"

@@ -119,9 +119,12 @@ class Neighbours:
 class _List:
     """A few vectors, scanned in full."""
 
+    __slots__ = ("_place", "ids", "rows")
+
     def __init__(self) -> None:
         self.ids: list[str] = []
-        self.rows: Vector = np.empty((16, DIMENSIONS), dtype=np.float32)
+        # Each turn of a conversation has a scope of its own, most often with one question.
+        self.rows: Vector = np.empty((1, DIMENSIONS), dtype=np.float32)
         self._place: dict[str, int] = {}
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel.privacy.text_redactor import OVER_BUDGET, RedactionTally, built_in
 
 # Data that a shop, bank or help desk keeps per customer.

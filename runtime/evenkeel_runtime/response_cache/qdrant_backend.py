@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any
@@ -68,21 +68,14 @@ class QdrantBackend:
         collection: Name of the collection.
         max_bytes: Maximum bytes of entries over all runtimes, before base64 (a third more).
         timeout_s: Longest that a request waits for one call.
-        clock: Unix time in seconds.
     """
 
     def __init__(
-        self,
-        client: AsyncQdrantClient,
-        collection: str,
-        max_bytes: int,
-        timeout_s: float,
-        clock: Callable[[], float] = time,
+        self, client: AsyncQdrantClient, collection: str, max_bytes: int, timeout_s: float
     ) -> None:
         self._client = client
         self._collection = collection
         self._max_bytes = max_bytes
-        self._clock = clock
         self._guard = CallGuard("Qdrant", timeout_s, _ERRORS, self._forget)
         self._forget()
 
@@ -125,7 +118,7 @@ class QdrantBackend:
                 [_point_id(i) for i in entry_ids],
                 with_payload=["id", "data", "expires_at"],
             )
-            now_s = self._clock()
+            now_s = time()
             payloads = [p.payload for p in points if p.payload]
             found = {
                 str(payload.get("id")): _decode(payload.get("data"))
@@ -148,7 +141,7 @@ class QdrantBackend:
         if len(data) > self._max_bytes:
             await self.delete([entry_id])
             return [entry_id]
-        now_s = self._clock()
+        now_s = time()
         payload = {
             "id": entry_id,
             "data": b64encode(data).decode(),
@@ -170,7 +163,7 @@ class QdrantBackend:
     async def _evict(self) -> list[str]:
         """Delete expired entries, and the least recently read ones beyond the limit."""
         stored = [each async for each in self._list()]
-        now_s = self._clock()
+        now_s = time()
         live = [each for each in stored if each.expires_at_s > now_s]
         gone = [each.entry_id for each in stored if each.expires_at_s <= now_s]
         total = sum(each.size for each in live)
@@ -213,7 +206,7 @@ class QdrantBackend:
 
         Removed entries are not listed: a cache drops them from its index when it finds them gone.
         """
-        since_s, now_s = self._read_until_s, self._clock()
+        since_s, now_s = self._read_until_s, time()
         written = None
         if since_s is not None:
             newer = models.Range(gte=since_s - _CLOCK_SKEW_S)

@@ -8,14 +8,13 @@ from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.question import Question, Rendered, Sampling
+from evenkeel_runtime.wire.drafts import LAST_PRIORITY
 
 # Where the speculation hook looks for the cache's draft.
 DRAFT_ARGUMENT = "evenkeel_draft"
 OTHERS_ARGUMENT = "evenkeel_draft_others"
 TRUST_ARGUMENT = "evenkeel_draft_trust"
 _DRAFT_ARGUMENTS = (DRAFT_ARGUMENT, OTHERS_ARGUMENT, TRUST_ARGUMENT)
-# Lower priority than any client request.
-_LAST_PRIORITY = 1 << 30
 _SHAPING = (
     "temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
     "stop stop_token_ids bad_words ignore_eos min_tokens include_stop_str_in_output logit_bias "
@@ -99,6 +98,11 @@ class Gathered:
     num_deletions: int = 0
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the answer is finished, so that it may be kept and compared."""
+        return self.finish_reason in ("stop", "length")
+
+    @property
     def text(self) -> str:
         """The answer so far."""
         return "".join(self.texts)
@@ -157,5 +161,5 @@ def make_replay_options(engine: Any, options: Mapping[str, Any]) -> tuple[dict[s
     has_priorities = getattr(scheduler, "policy", None) == "priority"
     kept = {k: v for k, v in options.items() if k not in ("priority", "arrival_time")}
     if has_priorities:
-        kept["priority"] = _LAST_PRIORITY
+        kept["priority"] = LAST_PRIORITY
     return kept, has_priorities

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from evenkeel_runtime.speculation.acceptance import OwnRecord
 from evenkeel_runtime.speculation.controller import Controller, ControllerState, Offer, StepFacts
+from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.draftable import is_sampled, may_be_drafted
 from evenkeel_runtime.speculation.handed import read_handed
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
@@ -31,7 +32,6 @@ from evenkeel_runtime.speculation.sources import (
     propose_handed,
 )
 from evenkeel_runtime.speculation.step_room import share_room
-from evenkeel_runtime.speculation.store import DraftStore
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
 # A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.

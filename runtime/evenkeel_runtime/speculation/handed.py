@@ -6,7 +6,6 @@ in a word, or be another one; after a difference, the place to continue from is 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ AFTER_DIFFERENCE = NUM_TRUSTS
 # Number of tokens that must match to continue after a difference, longest first.
 _ALIGNING_LENGTHS = (4, 2)
 _MAX_OTHERS = 4
-_TOKEN_BYTES = array("i").itemsize
 
 
 class HandedAnswer:
@@ -44,7 +42,7 @@ class HandedAnswer:
         self.kind = trust
         self.run = 0
         self._tokens = list(tokens)
-        self._packed = array("i", tokens).tobytes()
+        self._packed = _pack(tokens)
         self._others = [list(other) for other in others]
         self._at = 0
         self._differs_at = 0
@@ -82,7 +80,7 @@ class HandedAnswer:
         self._others = [o for o in self._others if len(o) > len(answer)]
         for other in self._others:
             if other[: len(answer)] == answer:
-                self._tokens, self._packed = other, array("i", other).tobytes()
+                self._tokens, self._packed = other, _pack(other)
                 # Most of what is alike at its beginning is the same answer.
                 self.kind, self.run, self._at = NUM_TRUSTS - 1, len(answer), len(answer)
                 return
@@ -92,20 +90,17 @@ class HandedAnswer:
         for length in _ALIGNING_LENGTHS:
             if length > len(recent):
                 continue
-            ngram = array("i", recent[-length:]).tobytes()
-            at = _find(self._packed, ngram, self._differs_at * _TOKEN_BYTES)
-            at = _find(self._packed, ngram, 0) if at < 0 else at
+            ngram = _pack(recent[-length:])
+            at = self._packed.find(ngram, self._differs_at)
+            at = self._packed.find(ngram) if at < 0 else at
             if at >= 0:
-                self._at, self.run = at // _TOKEN_BYTES + length, length
+                self._at, self.run = at + length, length
                 return
 
 
-def _find(packed: bytes, ngram: bytes, start: int) -> int:
-    """Return where `ngram` first occurs from `start` on, at a token's beginning; -1 if nowhere."""
-    at = packed.find(ngram, start)
-    while at >= 0 and at % _TOKEN_BYTES:
-        at = packed.find(ngram, at + 1)
-    return at
+def _pack(tokens: Sequence[int]) -> str:
+    """Return the tokens as characters: of bytes, a search would also look between tokens."""
+    return "".join(map(chr, tokens))
 
 
 def read_handed(extra_args: object, vocabulary: int, max_tokens: int) -> HandedAnswer:

@@ -20,6 +20,8 @@ TENANT_KEY = "evenkeel_tenant"
 SPECULATE_KEY = "evenkeel_speculate"
 # The tenant of our own replays; no header can name it.
 NO_TENANT = "\0"
+# And their priority in vLLM (64 bits, lower first): after whatever control or a client chooses.
+LAST_PRIORITY = (1 << 63) - 1
 # Its longest draft, if control limits it.
 MAX_DRAFT_KEY = "evenkeel_max_draft"
 

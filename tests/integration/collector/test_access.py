@@ -39,8 +39,6 @@ from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PROTOBUF = {"content-type": "application/x-protobuf"}
 BODY = trace_request(1, {"evenkeel.status": "ok", "evenkeel.tenant": "forged"}).SerializeToString()

@@ -25,8 +25,7 @@ from evenkeel_collector.delivery.attempt import deliver, send_test
 from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.alert_receiver import Answer, serve_alerts
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.http_stub import serving
 
 # A receiver that answers is in time on any machine.
 TIMEOUT_S = 60.0
@@ -34,13 +33,6 @@ QUICK = DeliveryPolicy(timeout_s=TIMEOUT_S, unit_s=0.01, poll_s=0.01)
 # One that never answers costs a test this long, and the others of that test have as long.
 GIVES_UP = replace(QUICK, timeout_s=15.0)
 NUM_KILLS = 25
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 @contextmanager
@@ -325,26 +317,21 @@ class MailHandler(socketserver.StreamRequestHandler):
 
 
 async def test_an_email_reaches_the_server() -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
-        messages: list[str] = []
-        server.messages = messages  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            receiver = Receiver(
-                "mail",
-                f"smtp://127.0.0.1:{server.server_address[1]}",
-                ReceiverType.EMAIL,
-                allow_private=True,
-                sender="evenkeel@example.com",
-                recipients=("ann@example.com", "bob@example.com"),
-            )
-            notification = notification_of("It\nburns")
-            async with httpx.AsyncClient() as client:
-                outcome = await deliver(client, receiver, notification, TIMEOUT_S)
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler)
+    messages: list[str] = []
+    server.messages = messages  # type: ignore[attr-defined]
+    with serving(server):
+        receiver = Receiver(
+            "mail",
+            f"smtp://127.0.0.1:{server.server_address[1]}",
+            ReceiverType.EMAIL,
+            allow_private=True,
+            sender="evenkeel@example.com",
+            recipients=("ann@example.com", "bob@example.com"),
+        )
+        notification = notification_of("It\nburns")
+        async with httpx.AsyncClient() as client:
+            outcome = await deliver(client, receiver, notification, TIMEOUT_S)
     assert outcome.is_delivered, outcome
     (message,) = messages
     assert "Subject: Alert: It burns" in message
@@ -355,23 +342,18 @@ async def test_an_email_reaches_the_server() -> None:
 @pytest.mark.parametrize("user", ["ann@example.com", "ann%40example.com"])
 def test_a_mail_server_gets_the_user_of_the_address(tmp_path: Path, user: str) -> None:
     (tmp_path / "key").write_text("secret")
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
-        messages: list[str] = []
-        server.messages = messages  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            port = server.server_address[1]
-            receiver = Receiver(
-                "mail", f"smtp://{user}@127.0.0.1:{port}", ReceiverType.EMAIL,
-                secrets=(Secret(file=tmp_path / "key"),), sender="a@b.test",
-                recipients=("c@d.test",),
-            )  # fmt: skip
-            target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
-            send_email(receiver, notification_of("It burns"), target, TIMEOUT_S)
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler)
+    messages: list[str] = []
+    server.messages = messages  # type: ignore[attr-defined]
+    with serving(server):
+        port = server.server_address[1]
+        receiver = Receiver(
+            "mail", f"smtp://{user}@127.0.0.1:{port}", ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),), sender="a@b.test",
+            recipients=("c@d.test",),
+        )  # fmt: skip
+        target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
+        send_email(receiver, notification_of("It burns"), target, TIMEOUT_S)
     login, _ = messages
     assert b64decode(login.split()[2]) == b"\0ann@example.com\0secret"
 
@@ -389,19 +371,14 @@ class SlowMailHandler(socketserver.StreamRequestHandler):
 
 
 def test_a_mail_server_that_never_ends_its_answer_holds_no_thread() -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowMailHandler) as server:
-        server.daemon_threads = True
-        port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            receiver = Receiver("mail", f"smtp://127.0.0.1:{port}", ReceiverType.EMAIL)
-            target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
-            with pytest.raises(OSError, match=r".*"):
-                send_email(receiver, notification_of("It burns"), target, 0.5)
-        finally:
-            server.shutdown()
-            thread.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowMailHandler)
+    server.daemon_threads = True
+    port = server.server_address[1]
+    with serving(server):
+        receiver = Receiver("mail", f"smtp://127.0.0.1:{port}", ReceiverType.EMAIL)
+        target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
+        with pytest.raises(OSError, match=r".*"):
+            send_email(receiver, notification_of("It burns"), target, 0.5)
 
 
 def notification_of(summary: str) -> Notification:

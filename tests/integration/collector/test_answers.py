@@ -20,8 +20,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import mutate, trace_request
 
-pytestmark = pytest.mark.integration
-
 GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 

@@ -21,8 +21,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
 
-pytestmark = pytest.mark.integration
-
 CLIENT = SentSpan(
     "client", "app", 0, 100, "chat", "app", 3,
     {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support",

@@ -4,17 +4,12 @@ Those that are templates, or need parameters that fit together, are not planned 
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from tests.fixtures.collector_process import collector_environment
 from tests.fixtures.new_store import open_new_store
+from tests.fixtures.python_process import run_python
 from tests.queries import PARTS, ROOT
-
-pytestmark = pytest.mark.integration
 
 # Two shards at which nobody answers: what the engine plans fails there, what it refuses before.
 CLUSTER = """<clickhouse><remote_servers><prod>
@@ -93,11 +88,8 @@ def test_no_query_is_refused(tmp_path: Path) -> None:
         if "schema" not in path.parts
     ]
     (tmp_path / "cluster.xml").write_text(CLUSTER)
-    done = subprocess.run(
-        [sys.executable, "-c", PLAN, str(tmp_path)],
-        input=json.dumps([dict(columns), [view for (view,) in views], files]),
-        capture_output=True, text=True, check=False, env=collector_environment(),
-    )  # fmt: skip
+    given = json.dumps([dict(columns), [view for (view,) in views], files])
+    done = run_python("-c", PLAN, str(tmp_path), input=given, env=collector_environment())
     assert done.returncode == 0, done.stderr[-2000:]
     planned, refused = json.loads(done.stdout)
     assert refused == []

@@ -1,11 +1,7 @@
 """The cluster's DDL, parsed by the engine; and its views, run without the cluster."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.slo.model import Indicator, Metric
@@ -15,8 +11,7 @@ from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.request_columns import view_query
 from evenkeel_collector.store.rollups import view_statements
 from tests.fixtures.collector_process import collector_environment
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 MIGRATIONS = read_migrations()
 SCHEMA = cluster_schema("prod", MIGRATIONS)
@@ -47,10 +42,9 @@ def run(tmp_path: Path, program: str, statements: list[str]) -> str:
     for number, statement in enumerate(statements):
         files.append(tmp_path / f"{number}.sql")
         files[-1].write_text(statement)
-    result = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "store"), *map(str, files)],
-        capture_output=True, text=True, env=collector_environment(), check=False,
-    )  # fmt: skip
+    result = run_python(
+        "-c", program, str(tmp_path / "store"), *map(str, files), env=collector_environment()
+    )
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout
 

@@ -7,7 +7,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prices.cost import Usage, request_cost
 from evenkeel.prices.price_file import EnginePrice, ExchangeRate, ModelPrice, PriceFile
 from evenkeel.request_record import REQUEST_FIELDS
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
 from evenkeel.store import read_query
@@ -34,11 +33,9 @@ from tests.fixtures.collector_process import (
     running_collector,
     wait_for,
 )
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.slo_files import slo_file
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 READ: dict[str, Any] = {"source": "price list", "read": dt.date(2026, 11, 20)}
 MAY, JULY = (dt.datetime(2026, month, 1, tzinfo=dt.UTC) for month in (5, 7))
@@ -65,21 +62,9 @@ MODELS = ("big", "big_%x", "big_yx", "bigger", "it's", "own-1", "own-12", "gpu",
 HAS_ENGINE_S = "engine_s" in REQUEST_FIELDS
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(storage: Storage) -> Iterator[Any]:
-    client = storage.connect()
-    for table in ("requests", "requests_1m", "requests_1h", "session_parts", "prices"):
-        client.command(f"TRUNCATE TABLE {table}")
+@pytest.fixture(autouse=True)
+def without_prices(storage: Storage, client: Any) -> None:
     storage.prices.use(None)
-    yield client
-    client.close()
 
 
 def insert(client: Any, *rows: Mapping[str, Any]) -> None:
@@ -303,9 +288,7 @@ def test_a_budget_in_money_is_spent_and_burns(
         {**million, "time": now - dt.timedelta(minutes=3), "request_id": "b"},
         {**million, "time": now - dt.timedelta(minutes=3), "tenant": "other", "request_id": "c"},
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(BUDGET)
-    (definition,) = read_slo_file(path).slos
+    (definition,) = slo_file(tmp_path, BUDGET).slos
     now_ns = int(now.timestamp()) * 10**9
     store = SloStore(client)
     slos = with_groups([definition], store.read, now_ns)
@@ -341,9 +324,7 @@ def test_a_budget_of_an_engine_is_not_spent_by_others(
     engines = ("sglang", "vllm", "vllm")
     rows = [{**million, "engine": each, "request_id": str(n)} for n, each in enumerate(engines)]
     insert(client, *rows)
-    path = tmp_path / "slos.yaml"
-    path.write_text(BUDGET.replace("groupBy: [tenant]", f"select: {{{select}}}"))
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, BUDGET.replace("groupBy: [tenant]", f"select: {{{select}}}")).slos
     (part,) = Track(slo, (), 0).parts
     begin_ns = int(MAY.timestamp()) * 10**9
     (counts,) = SloStore(client).counts([part], Span(begin_ns, begin_ns + 60 * 10**9))

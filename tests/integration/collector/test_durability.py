@@ -1,12 +1,9 @@
 """A short form of bench/durability.py: the script itself, and that nothing is lost or doubled."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
@@ -15,8 +12,7 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 SHORT = (
@@ -27,10 +23,8 @@ SHORT = (
 
 def test_nothing_acknowledged_is_lost_in_a_short_durability_run(tmp_path: Path) -> None:
     output = tmp_path / "durability.json"
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "bench/durability.py"), *SHORT, "--json", str(output)],
-        capture_output=True, text=True, timeout=1500, env=collector_environment(), check=False,
-    )  # fmt: skip
+    command = (str(ROOT / "bench/durability.py"), *SHORT, "--json", str(output))
+    done = run_python(*command, timeout=1500, env=collector_environment())
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(output.read_text(encoding="utf-8"))
     assert set(figures) == {

@@ -1,7 +1,5 @@
 """Runs of engine steps, sent as the runtime sends them, are rows of `engine_steps`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -22,8 +20,6 @@ from tests.fixtures.stored_work import bodies_of
 from tests.queries import query
 from tests.unit.evenkeel.whatif.toy_engine import serve, some_tasks
 from tests.unit.runtime.wire.step_builder import MS, Step, build, decode, prefill
-
-pytestmark = pytest.mark.integration
 
 RESOURCE = {"service.name": "support-1", "service.instance.id": "i-1"}
 # running, waiting, three set aside, preempted, blocks: total, free, cached

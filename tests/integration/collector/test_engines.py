@@ -29,8 +29,6 @@ from tests.fixtures.engine_pages import (
 from tests.fixtures.otlp_payload import key_values
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 # Both readings are in one interval of the queries.
 STEP_S = 600
 NOW_NS = (time.time_ns() // (STEP_S * SECOND) * STEP_S - STEP_S // 2) * SECOND

@@ -15,7 +15,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 
-pytestmark = pytest.mark.integration
 TRACE = "ab" * 16
 
 

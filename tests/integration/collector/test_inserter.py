@@ -1,14 +1,9 @@
 """The thread that stores segments, over the real embedded store."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fixtures.collector_process import ROOT, collector_environment, copy_new_store
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 CLOSE_UNDER_AN_INSERT = """
 import sys, threading, time
@@ -53,10 +48,9 @@ def frames(frame):
 
 def test_closing_waits_for_the_insert_in_hand(tmp_path: Path) -> None:
     copy_new_store(tmp_path / "store")
-    done = subprocess.run(
-        [sys.executable, "-c", FRAMES + CLOSE_UNDER_AN_INSERT, str(tmp_path)],
-        capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
-    )  # fmt: skip
+    done = run_python(
+        "-c", FRAMES + CLOSE_UNDER_AN_INSERT, str(tmp_path), env=collector_environment(), cwd=ROOT
+    )
     assert done.stdout.split() == ["True", "True", "7"], done.stderr[-2000:]
 
 
@@ -92,9 +86,6 @@ def test_a_segment_that_is_too_large_for_the_stores_memory_is_stored_in_parts(
     tmp_path: Path,
 ) -> None:
     copy_new_store(tmp_path / "store")
-    done = subprocess.run(
-        [sys.executable, "-c", TOO_LARGE, str(tmp_path), "64"],
-        capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
-    )  # fmt: skip
+    done = run_python("-c", TOO_LARGE, str(tmp_path), "64", env=collector_environment(), cwd=ROOT)
     assert "stored a part of a segment" in done.stderr, done.stderr[-2000:]
     assert done.stdout.splitlines() == ["True", "(60000,)", "(60000, 60000)"]

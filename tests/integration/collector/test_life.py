@@ -20,8 +20,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 PROTOBUF = {"content-type": "application/x-protobuf"}
 NUM_KILLS = 8
 SPANS_A_REQUEST = 40

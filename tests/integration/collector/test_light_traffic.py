@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.fixtures.collector_process import (
     PROTOBUF,
@@ -14,8 +13,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
 ROLLED = "SELECT sum(num_requests) FROM requests_1m"

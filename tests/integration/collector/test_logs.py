@@ -20,13 +20,11 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from evenkeel.store import read_query
 from evenkeel_collector.intake.awaited_calls import WAIT_S, AwaitedCalls, CallSettler
-from evenkeel_collector.intake.canonical import AwaitedCall, CheckedBody
+from evenkeel_collector.intake.otlp_body import AwaitedCall, CheckedBody
 from tests.fixtures.collector_process import JSON, PROTOBUF, CollectorProcess, wait_for
 from tests.fixtures.log_payload import agent_event, logs_request
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 SECOND = 10**9
 # The exporter's otel_logs, as of opentelemetry-collector-contrib e3bd2d1d648f,

@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fixtures.collector_process import collector_environment, copy_new_store
-
-pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import sys, time

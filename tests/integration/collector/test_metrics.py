@@ -1,10 +1,9 @@
 """OTLP metrics over both transports and encodings, and the scraper, into `engine_state`."""
 
-import http.server
 import json
-import threading
 import time
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,8 @@ from tests.fixtures.collector_process import (
     start_collector,
     wait_for,
 )
+from tests.fixtures.http_stub import QuietHandler, serving
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 PAGES = {
     "/metrics": 'vllm:num_requests_running{model_name="m"} 2.0\n'
@@ -44,23 +42,15 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             page = PAGES[self.path].encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(page)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The operators' API as its OpenAPI document promises it, and who may see the document."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -25,7 +23,6 @@ from evenkeel_collector.operators.api import openapi
 from tests.checkout import ROOT
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 
-pytestmark = pytest.mark.integration
 TEXT = "You answer."
 TRACE = "ab" * 16
 PROBLEM = "application/problem+json"

@@ -1,12 +1,8 @@
 """The data folder of a real collector, walked: nobody but its owner may open anything in it."""
 
-from __future__ import annotations
-
-import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -24,16 +20,9 @@ from tests.fixtures.collector_process import (
 from tests.fixtures.otlp_payload import trace_request
 from tests.fixtures.private_walk import open_to_others
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.usefixtures("usual_umask")
 
 SLOS = ("--slos", str(ROOT / "slos.yaml"))
-
-
-@pytest.fixture(autouse=True)
-def usual_umask() -> Iterator[None]:
-    before = os.umask(0o022)
-    yield
-    os.umask(before)
 
 
 def store_something(collector: CollectorProcess) -> None:

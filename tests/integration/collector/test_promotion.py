@@ -1,20 +1,16 @@
 """A stored run promotes through the collector; the command's moves are in the same audit."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.fixtures.collector_process import PROTOBUF, post, running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
 OLD, NEW = "You answer.", "You answer in one word."
 
 

@@ -21,8 +21,6 @@ from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.fixtures.doc_queries import find_queries
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 NUM_SPANS = 500
 READONLY = 164
 

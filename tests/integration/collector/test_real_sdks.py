@@ -15,8 +15,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.real_sdks import NAMES, recorded
 
-pytestmark = pytest.mark.integration
-
 HOLD_S = 8
 
 

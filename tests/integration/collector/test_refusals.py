@@ -8,7 +8,6 @@ from pathlib import Path
 
 import httpx
 import psutil
-import pytest
 
 from evenkeel_collector.log.segment_format import encode_segment
 from tests.fixtures.collector_process import (
@@ -18,8 +17,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}

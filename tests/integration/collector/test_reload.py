@@ -14,8 +14,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 from tests.fixtures.otlp_payload import key_values, trace_request
 
-pytestmark = pytest.mark.integration
-
 SLO = """\
 apiVersion: openslo/v1
 kind: SLO

@@ -22,8 +22,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,8 @@ import evenkeel
 from tests.checkout import ROOT
 from tests.fixtures.clickhouse_server import clickhouse_server
 from tests.fixtures.collector_process import collector_environment
+from tests.fixtures.python_process import run_python
 from tests.fixtures.served_model import free_port
-
-pytestmark = pytest.mark.integration
 
 PLACE = "    temperature: Annotated"
 # The first of the two edits; the second is the value that STORE gives the record.
@@ -81,11 +78,9 @@ def run_store(
     values: dict[str, Any] | None = None,
 ) -> list[Any]:
     """Run STORE under a version of the code and return its answers."""
-    done = subprocess.run(
-        [sys.executable, "-c", STORE, place, request_id, json.dumps(values or {}), *statements],
-        env={**collector_environment(), "PYTHONPATH": path},
-        capture_output=True, text=True, check=False, cwd=ROOT.parent,
-    )  # fmt: skip
+    environment = {**collector_environment(), "PYTHONPATH": path}
+    words = (place, request_id, json.dumps(values or {}), *statements)
+    done = run_python("-c", STORE, *words, env=environment, cwd=ROOT.parent)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

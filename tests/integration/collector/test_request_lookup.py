@@ -1,7 +1,5 @@
 """A request is found by its ID alone without reading all requests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +7,8 @@ from typing import Any
 import pytest
 
 from evenkeel.store import read_query
-from tests.fixtures.new_store import open_new_store
+from evenkeel_collector.store.storage import Storage
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 # Rows of one part, in granules of 8,192.
 NUM_GRANULES = 6
@@ -25,14 +21,12 @@ FROM numbers({NUM_GRANULES * 8192 - 1})
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
+def client(storage: Storage) -> Iterator[Any]:
     client = storage.connect()
     client.command(FILL)
     client.command("OPTIMIZE TABLE requests FINAL")
     yield client
     client.close()
-    storage.close()
 
 
 @pytest.mark.parametrize("name", ["request", "request_why"])

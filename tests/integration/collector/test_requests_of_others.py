@@ -13,8 +13,6 @@ from tests.fixtures.collector_process import CollectorProcess, wait_for
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 SECOND = 10**9
 
 

@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -29,10 +29,8 @@ from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.migrations import run_statement
 from evenkeel_collector.store.rollups import Rollups, view_statements
 from evenkeel_collector.store.storage import Storage
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import random_filters, random_statuses
 
-pytestmark = pytest.mark.integration
 # What is no metric of requests.
 OTHERS = (*SESSIONS, *COUNTED_APART, Metric.COMPOSITE)
 
@@ -43,25 +41,9 @@ EVENTS_1H = "SELECT slo, sum(good + bad), sum(bad) FROM slo_counts_1h GROUP BY s
 EVENTS_1M = "SELECT slo, sum(good + bad), sum(bad) FROM slo_counts_1m GROUP BY slo"
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
-    yield storage
-    storage.close()
-
-
 @pytest.fixture
-def client(opened: Storage) -> Iterator[Any]:
-    client = opened.connect()
-    for table in ("requests", "requests_1m", "requests_1h", "slo_objectives"):
-        client.command(f"TRUNCATE TABLE {table}")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def rollups(opened: Storage, client: Any) -> Rollups:
-    return Rollups(opened.connect, opened.gate)
+def rollups(storage: Storage, client: Any) -> Rollups:
+    return Rollups(storage.connect, storage.gate)
 
 
 def slo(name: str, indicator: Indicator) -> Slo:
@@ -209,7 +191,7 @@ def test_a_composite_is_its_members_by_weight(client: Any, rollups: Rollups) -> 
 
 @pytest.mark.parametrize("num_whole", [0, 1, 2, 3])
 def test_a_change_of_the_views_that_is_cut_off_is_taken_up_again(
-    client: Any, opened: Storage, num_whole: int
+    client: Any, storage: Storage, num_whole: int
 ) -> None:
     """The store goes away while a view has its other name; both views are changed twice."""
     left: int | None = None
@@ -221,7 +203,7 @@ def test_a_change_of_the_views_that_is_cut_off_is_taken_up_again(
         left -= 1
         return [statement] if left >= 0 else [statement.partition(",")[0], "gone"]
 
-    rollups = Rollups(opened.connect, opened.gate, render)
+    rollups = Rollups(storage.connect, storage.gate, render)
     left = num_whole
     with pytest.raises(StoreError):
         rollups.use([slo("chat", ttft(0.5))])
@@ -233,11 +215,11 @@ def test_a_change_of_the_views_that_is_cut_off_is_taken_up_again(
 
 
 def test_another_start_goes_on_with_the_objectives_in_force(
-    client: Any, opened: Storage, rollups: Rollups
+    client: Any, storage: Storage, rollups: Rollups
 ) -> None:
     rollups.use([slo("chat", ttft(0.5))])
     insert(client, {"ttft_s": 0.7})
-    again = Rollups(opened.connect, opened.gate)
+    again = Rollups(storage.connect, storage.gate)
     insert(client, {"ttft_s": 0.3})
     assert not again.use([slo("chat", ttft(0.5))])
     assert events(client) == {"chat": (2, 1)}
@@ -245,7 +227,7 @@ def test_another_start_goes_on_with_the_objectives_in_force(
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_change_that_fails_in_the_middle_is_made_from_the_start(
-    client: Any, opened: Storage, rollups: Rollups, is_restarted: bool
+    client: Any, storage: Storage, rollups: Rollups, is_restarted: bool
 ) -> None:
     rollups.use([slo("chat", ttft(0.5))])
     insert(client, {"ttft_s": 0.3})
@@ -254,7 +236,7 @@ def test_a_change_that_fails_in_the_middle_is_made_from_the_start(
         rollups.use([slo("chat", ttft(0.2))])
     client.command("RENAME TABLE slo_objectives_away TO slo_objectives")
     if is_restarted:
-        rollups = Rollups(opened.connect, opened.gate)
+        rollups = Rollups(storage.connect, storage.gate)
     insert(client, {"ttft_s": 0.4})
     assert events(client) == {"chat": (2, 0)}
     assert rollups.use([slo("chat", ttft(0.2))])
@@ -262,16 +244,16 @@ def test_a_change_that_fails_in_the_middle_is_made_from_the_start(
 
 
 def test_requests_stored_during_a_change_count_once(
-    client: Any, opened: Storage, rollups: Rollups
+    client: Any, storage: Storage, rollups: Rollups
 ) -> None:
     is_over = threading.Event()
     num_stored = 0
 
     def store() -> None:
         nonlocal num_stored
-        mine = opened.connect()
+        mine = storage.connect()
         while not is_over.is_set():
-            with opened.gate.inserting():
+            with storage.gate.inserting():
                 # Times that differ: identical rows would be taken for a repetition.
                 first = num_stored
                 insert(

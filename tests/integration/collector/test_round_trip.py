@@ -27,8 +27,6 @@ from tests.fixtures.collector_process import (
 )
 from tests.fixtures.otlp_payload import key_values, trace_request
 
-pytestmark = pytest.mark.integration
-
 
 def export(exporter: SpanExporter, service: str, attributes: dict[str, Any]) -> str:
     """Send one request span with the OpenTelemetry SDK, and return its trace id."""

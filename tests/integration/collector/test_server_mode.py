@@ -17,8 +17,6 @@ from tests.fixtures.collector_process import running_collector, wait_for
 from tests.fixtures.otlp_payload import trace_request
 from tests.fixtures.served_model import free_port
 
-pytestmark = pytest.mark.integration
-
 PROTOBUF = {"content-type": "application/x-protobuf"}
 SPANS_A_REQUEST = 40
 COUNTS = (

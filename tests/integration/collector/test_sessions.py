@@ -3,7 +3,6 @@
 import io
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,31 +16,17 @@ from evenkeel.store import read_query
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import key_values
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 S = 10**9
 BEGIN = (time.time_ns() // S - 7200) * S
 TRACE, OTHER_TRACE, UNKNOWN_TRACE = b"1" * 16, b"2" * 16, b"3" * 16
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
-    yield storage
-    storage.close()
-
-
 @pytest.fixture
-def store(opened: Storage) -> Iterator["Sessions"]:
-    client = opened.connect()
-    for table in ("spans", "requests", "session_parts", "session_tools", "session_traces"):
-        client.command(f"TRUNCATE TABLE {table}")
-    yield Sessions(opened, client)
-    client.close()
+def store(storage: Storage, client: Any) -> "Sessions":
+    return Sessions(storage, client)
 
 
 class Sessions:
@@ -326,14 +311,14 @@ def test_requests_of_others(
     assert sources == [(source,)]
 
 
-def test_generated_sessions_are_found_whole(opened: Storage, store: Sessions) -> None:
+def test_generated_sessions_are_found_whole(storage: Storage, store: Sessions) -> None:
     turns = [
         {"t": 30.0 * at, "in": 5000, "api": 2.0, "think": 20.0, "stop": "tool_use"}
         for at in range(6)
     ]
     turns.insert(3, {"subagent": {"t": 60.0}})
     sessions = list(generate_all([turns], 9))
-    true_of = send(opened, store.client, sessions)
+    true_of = send(storage, store.client, sessions)
     found = read_back(store.client)
     assert found.keys() == true_of.keys()
     pairs = {(number, found[span]) for span, number in true_of.items()}

@@ -3,7 +3,6 @@
 import io
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,16 +14,9 @@ from evenkeel_collector.store.call_settlement import CallSettlement
 from evenkeel_collector.store.settler import Settler
 from evenkeel_collector.store.storage import Storage, insert_segment
 from evenkeel_collector.telemetry.metrics import SelfMetrics
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.otlp_payload import key_values
 
-pytestmark = pytest.mark.integration
-
 S = 10**9
-TABLES = (
-    "spans", "requests", "requests_1m", "requests_1h", "held_requests", "settled_requests",
-    "span_parents", "session_parts", "session_traces",
-)  # fmt: skip
 SUMS = (
     "SELECT sum(num_requests), sum(num_ok), sum(input_tokens), sum(output_tokens), sum(cost)"
     " FROM requests_"
@@ -40,29 +32,12 @@ SERVER = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
-    storage.prices.use(None)
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(opened: Storage) -> Iterator[Any]:
-    client = opened.connect()
-    for table in TABLES:
-        client.command(f"TRUNCATE TABLE {table}")
-    yield client
-    client.close()
-
-
-def settler(opened: Storage, hold_s: float = 0.0) -> Settler:
-    return Settler(opened, SelfMetrics(), hold_s)
+def settler(storage: Storage, hold_s: float = 0.0) -> Settler:
+    return Settler(storage, SelfMetrics(), hold_s)
 
 
 def send(
-    opened: Storage, client: Any, attributes: dict[str, Any], trace: str,
+    storage: Storage, client: Any, attributes: dict[str, Any], trace: str,
     span: bytes = b"c" * 8, parent: bytes = b"", ago_s: float = 60,
 ) -> None:  # fmt: skip
     """Store a span, as its log segment would be."""
@@ -74,7 +49,7 @@ def send(
         attributes=key_values(attributes),
     )  # fmt: skip
     segment = encode_segment("test", time.time_ns(), [body.SerializeToString()])
-    insert_segment(client, opened.insert_settings, uuid.uuid4().hex, io.BytesIO(segment))
+    insert_segment(client, storage.insert_settings, uuid.uuid4().hex, io.BytesIO(segment))
 
 
 def counted(client: Any) -> list[tuple[str, str]]:
@@ -87,15 +62,15 @@ def sums(client: Any, width: str = "1m") -> tuple[float, ...]:
 
 
 def test_what_the_store_refused_to_count_is_counted_by_the_next_try(
-    opened: Storage, client: Any
+    storage: Storage, client: Any
 ) -> None:
-    settling = settler(opened)
-    send(opened, client, CLIENT, "refused")
+    settling = settler(storage)
+    send(storage, client, CLIENT, "refused")
     client.command("ALTER TABLE requests ADD CONSTRAINT nothing CHECK model = ''")
     with pytest.raises(ClickHouseError):
         settling.settle(client)
     client.command("ALTER TABLE requests DROP CONSTRAINT nothing")
-    send(opened, client, CLIENT, "next")
+    send(storage, client, CLIENT, "next")
     for _ in range(2):
         settling.settle(client)
     assert counted(client) == [("next", "gen_ai"), ("refused", "gen_ai")]
@@ -103,35 +78,35 @@ def test_what_the_store_refused_to_count_is_counted_by_the_next_try(
 
 
 def test_what_another_collector_left_unfinished_is_counted_once(
-    opened: Storage, client: Any
+    storage: Storage, client: Any
 ) -> None:
-    send(opened, client, CLIENT, "left")
+    send(storage, client, CLIENT, "left")
     client.command("ALTER TABLE requests ADD CONSTRAINT nothing CHECK model = ''")
     with pytest.raises(ClickHouseError):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     client.command("ALTER TABLE requests DROP CONSTRAINT nothing")
     for trace in ("left", "more"):
         if trace == "more":
-            send(opened, client, CLIENT, trace)
-        settler(opened).settle(client)
+            send(storage, client, CLIENT, trace)
+        settler(storage).settle(client)
     assert counted(client) == [("left", "gen_ai"), ("more", "gen_ai")]
     assert sums(client, "1h") == (2, 2, 200, 40, 0.5)
 
 
 @pytest.mark.parametrize("has_trace", [True, False], ids=["by its trace", "by its answer's id"])
 def test_a_servers_record_that_comes_after_the_hold_replaces_the_clients(
-    opened: Storage, client: Any, has_trace: bool
+    storage: Storage, client: Any, has_trace: bool
 ) -> None:
-    send(opened, client, CLIENT | {"gen_ai.response.id": "chatcmpl-late"}, "late")
-    settler(opened).settle(client)
+    send(storage, client, CLIENT | {"gen_ai.response.id": "chatcmpl-late"}, "late")
+    settler(storage).settle(client)
     assert counted(client) == [("late", "gen_ai")]
     served = SERVER | {"evenkeel.request.id": "r" if has_trace else "chatcmpl-late"}
     trace = "late" if has_trace else "other"
-    send(opened, client, served, trace, b"s" * 8, b"c" * 8 if has_trace else b"")
+    send(storage, client, served, trace, b"s" * 8, b"c" * 8 if has_trace else b"")
     # A call that is alone stays.
-    send(opened, client, CLIENT, "alone")
+    send(storage, client, CLIENT, "alone")
     for _ in range(2):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     assert counted(client) == sorted([("alone", "gen_ai"), (trace, "evenkeel")])
     for width in ("1m", "1h"):
         assert sums(client, width) == (2, 2, 200, 40, 0.25)
@@ -140,56 +115,56 @@ def test_a_servers_record_that_comes_after_the_hold_replaces_the_clients(
     assert [tuple(row) for row in session] == [(2, 2, 200, 40, 0.25)]
 
 
-def test_a_withdrawal_that_was_cut_off_is_finished_once(opened: Storage, client: Any) -> None:
-    send(opened, client, CLIENT, "cut")
-    settler(opened).settle(client)
-    send(opened, client, SERVER | {"evenkeel.request.id": "r"}, "cut", b"s" * 8, b"c" * 8)
+def test_a_withdrawal_that_was_cut_off_is_finished_once(storage: Storage, client: Any) -> None:
+    send(storage, client, CLIENT, "cut")
+    settler(storage).settle(client)
+    send(storage, client, SERVER | {"evenkeel.request.id": "r"}, "cut", b"s" * 8, b"c" * 8)
     client.command("ALTER TABLE session_parts ADD CONSTRAINT nothing CHECK kind = ''")
     with pytest.raises(ClickHouseError):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     client.command("ALTER TABLE session_parts DROP CONSTRAINT nothing")
     for _ in range(2):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     assert counted(client) == [("cut", "evenkeel")]
     assert sums(client) == (1, 1, 100, 20, 0)
 
 
-def test_an_answers_id_of_another_tenant_changes_nothing(opened: Storage, client: Any) -> None:
+def test_an_answers_id_of_another_tenant_changes_nothing(storage: Storage, client: Any) -> None:
     mine = {"gen_ai.response.id": "1", "evenkeel.tenant": "acme"}
-    send(opened, client, CLIENT | mine, "mine")
+    send(storage, client, CLIENT | mine, "mine")
     served = {"evenkeel.request.id": "1", "evenkeel.tenant": "other"}
-    send(opened, client, SERVER | served, "theirs", b"s" * 8)
+    send(storage, client, SERVER | served, "theirs", b"s" * 8)
     for _ in range(2):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     assert counted(client) == [("mine", "gen_ai"), ("theirs", "evenkeel")]
 
 
-def test_an_old_record_is_settled_by_the_records_of_its_time(opened: Storage, client: Any) -> None:
-    send(opened, client, CLIENT, "old", ago_s=40 * 86_400)
+def test_an_old_record_is_settled_by_the_records_of_its_time(storage: Storage, client: Any) -> None:
+    send(storage, client, CLIENT, "old", ago_s=40 * 86_400)
     served = SERVER | {"evenkeel.request.id": "r"}
-    send(opened, client, served, "old", b"s" * 8, b"c" * 8, ago_s=40 * 86_400 - 200)
-    settler(opened).settle(client)
+    send(storage, client, served, "old", b"s" * 8, b"c" * 8, ago_s=40 * 86_400 - 200)
+    settler(storage).settle(client)
     assert counted(client) == [("old", "evenkeel")]
 
 
 @pytest.mark.parametrize("comes_first", [True, False], ids=["before", "after"])
 def test_another_tenants_spans_of_the_same_trace_take_no_request(
-    opened: Storage, client: Any, comes_first: bool
+    storage: Storage, client: Any, comes_first: bool
 ) -> None:
     def mine() -> None:
         for span in (b"c" * 8, b"d" * 8):
-            send(opened, client, CLIENT | {"evenkeel.tenant": "acme"}, "shared", span)
+            send(storage, client, CLIENT | {"evenkeel.tenant": "acme"}, "shared", span)
 
     def theirs() -> None:
         other = {"evenkeel.tenant": "other"}
-        send(opened, client, SERVER | other | {"evenkeel.request.id": "r"}, "shared", b"c" * 8)
-        send(opened, client, CLIENT | other, "shared", b"c" * 8)
-        send(opened, client, other, "shared", b"d" * 8, b"c" * 8)
+        send(storage, client, SERVER | other | {"evenkeel.request.id": "r"}, "shared", b"c" * 8)
+        send(storage, client, CLIENT | other, "shared", b"c" * 8)
+        send(storage, client, other, "shared", b"d" * 8, b"c" * 8)
 
     for sending in (theirs, mine) if comes_first else (mine, theirs):
         sending()
-        settler(opened).settle(client)
-    settler(opened).settle(client)
+        settler(storage).settle(client)
+    settler(storage).settle(client)
     rows = "SELECT ifNull(tenant, ''), span_id FROM requests ORDER BY ALL"
     found = client.query(rows).result_rows
     assert [tuple(row) for row in found] == [
@@ -202,43 +177,45 @@ def test_another_tenants_spans_of_the_same_trace_take_no_request(
         assert num == 2
 
 
-def test_what_an_earlier_version_decided_is_not_counted_again(opened: Storage, client: Any) -> None:
-    send(opened, client, CLIENT | {"evenkeel.tenant": "acme"}, "old")
-    settler(opened).settle(client)
+def test_what_an_earlier_version_decided_is_not_counted_again(
+    storage: Storage, client: Any
+) -> None:
+    send(storage, client, CLIENT | {"evenkeel.tenant": "acme"}, "old")
+    settler(storage).settle(client)
     client.command(
         "ALTER TABLE settled_requests UPDATE tenant = NULL WHERE 1 SETTINGS mutations_sync = 1"
     )
-    settler(opened).settle(client)
+    settler(storage).settle(client)
     assert counted(client) == [("old", "gen_ai")]
     assert sums(client) == (1, 1, 100, 20, 0.25)
     # It is still taken back if the server's record comes.
     served = SERVER | {"evenkeel.request.id": "r", "evenkeel.tenant": "acme"}
-    send(opened, client, served, "old", b"s" * 8, b"c" * 8)
+    send(storage, client, served, "old", b"s" * 8, b"c" * 8)
     for _ in range(2):
-        settler(opened).settle(client)
+        settler(storage).settle(client)
     assert counted(client) == [("old", "evenkeel")]
     assert sums(client) == (1, 1, 100, 20, 0)
 
 
 @pytest.mark.parametrize("server_ago_s", [3 * 3600, 60 - 3 * 3600], ids=["behind", "ahead"])
 def test_clocks_that_are_hours_apart_make_no_second_request(
-    opened: Storage, client: Any, server_ago_s: float
+    storage: Storage, client: Any, server_ago_s: float
 ) -> None:
-    send(opened, client, CLIENT, "clocks")
+    send(storage, client, CLIENT, "clocks")
     served = SERVER | {"evenkeel.request.id": "r"}
-    send(opened, client, served, "clocks", b"s" * 8, b"c" * 8, ago_s=server_ago_s)
-    settler(opened).settle(client)
+    send(storage, client, served, "clocks", b"s" * 8, b"c" * 8, ago_s=server_ago_s)
+    settler(storage).settle(client)
     assert counted(client) == [("clocks", "evenkeel")]
 
 
 def test_the_end_settles_what_is_held_in_batches(
-    opened: Storage, client: Any, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenkeel_collector.store.settler.MAX_BATCH", 2)
     metrics = SelfMetrics()
-    settlement = CallSettlement(opened, metrics, hold_s=3600)
+    settlement = CallSettlement(storage, metrics, hold_s=3600)
     for number in range(5):
-        send(opened, client, CLIENT, f"held{number}", b"client-%d" % number)
+        send(storage, client, CLIENT, f"held{number}", b"client-%d" % number)
         metrics.segments_stored.inc()
     settlement.close()
     assert [trace for trace, _ in counted(client)] == [f"held{number}" for number in range(5)]

@@ -30,8 +30,6 @@ from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, wait_fo
 from tests.fixtures.engine_pages import PAGES, SECOND, metrics_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 PROVIDER, MODEL = "gen_ai.provider.name", "gen_ai.request.model"
 SHARED = PAGES["opentelemetry"].read_text(encoding="utf-8")
 # A request, and three later.

@@ -14,8 +14,6 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.formats.prometheus import EventCounters, prometheus_rules
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.integration
-
 
 def test_promtool_fires_in_the_same_minutes(tmp_path: Path) -> None:
     generator = random.Random(7)

@@ -2,13 +2,11 @@
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx
 import pyarrow.parquet
-import pytest
 
 from tests.checkout import ROOT
 from tests.fixtures.collector_process import (
@@ -19,8 +17,7 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 DAY_NS = 86400 * 10**9
@@ -43,10 +40,9 @@ def run_program(data_dir: Path, program: str) -> str:
         "client = clickhouse_connect.get_client(interface='chdb', path=sys.argv[1],"
         " database='evenkeel')\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", prelude + program, str(data_dir / "store")],
-        check=True, capture_output=True, text=True, env=collector_environment(),
-    )  # fmt: skip
+    result = run_python(
+        "-c", prelude + program, str(data_dir / "store"), check=True, env=collector_environment()
+    )
     return result.stdout
 
 
@@ -103,10 +99,9 @@ print([client.query(f"SELECT {each}").first_row[0] for each in tables])
 def test_a_segment_of_the_first_start_is_known_at_the_next(tmp_path: Path) -> None:
     # The first start makes the views, and changes the query of some.
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", STORE_TWICE, str(tmp_path)],
-            check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
-        )  # fmt: skip
+        done = run_python(
+            "-c", STORE_TWICE, str(tmp_path), check=True, env=collector_environment(), cwd=ROOT
+        )
         assert done.stdout.strip() == "[8, 7, 7.0, 1]"
 
 
@@ -130,10 +125,9 @@ def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Pa
     copy_new_store(tmp_path / "store")
     outputs = []
     for program in (STORE_TWICE, CUT_OFF, STORE_TWICE):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path)],
-            check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
-        )  # fmt: skip
+        done = run_python(
+            "-c", program, str(tmp_path), check=True, env=collector_environment(), cwd=ROOT
+        )
         outputs.append(done.stdout.strip())
     assert outputs[0] == outputs[2] == "[8, 7, 7.0, 1]"
     assert int(outputs[1]) >= 4, "spans, requests, requests_1m, eval_results"
@@ -146,10 +140,7 @@ def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:
         "try:\n    sys.exit(_run([STORE], ['store', *sys.argv[1:]]))\n"
         "except EvenkeelError as error:\n    sys.exit(print(error, file=sys.stderr) or 2)\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True, text=True, timeout=300, env=collector_environment(), check=False,
-    )  # fmt: skip
+    return run_python("-c", program, *arguments, timeout=300, env=collector_environment())
 
 
 def test_a_backup_is_a_whole_collector_again_and_exports_hold_every_row(tmp_path: Path) -> None:

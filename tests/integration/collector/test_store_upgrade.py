@@ -3,7 +3,6 @@
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -20,8 +19,7 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 MIGRATIONS = read_migrations()
 NEWEST = MIGRATIONS[-1].number
@@ -111,11 +109,8 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_program(program: str, *arguments: str, path: str = str(ROOT), code: int = 0) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={**collector_environment(), "PYTHONPATH": path},
-        capture_output=True, text=True, check=False, cwd=arguments[0],
-    )  # fmt: skip
+    environment = {**collector_environment(), "PYTHONPATH": path}
+    done = run_python("-c", program, *arguments, env=environment, cwd=arguments[0])
     assert done.returncode == code, done.stderr
 
 

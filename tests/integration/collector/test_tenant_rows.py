@@ -18,8 +18,6 @@ from tests.fixtures.new_store import open_new_store
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 NOW = 1_795_168_800 * 10**9
 # A name that must be quoted wherever it is written.
 ACME = "ac\\me's"

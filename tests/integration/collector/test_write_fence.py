@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evenkeel.landlock import why_unavailable
 from tests.checkout import ROOT
@@ -18,8 +17,6 @@ from tests.fixtures.collector_process import (
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
-
-pytestmark = pytest.mark.integration
 
 INTRUDER = ROOT / "tests" / "fixtures" / "write_intruder.py"
 # What it may, and must.

@@ -1,7 +1,5 @@
 """Fixtures of the dashboard's tests: one shared platform, and a browser per module."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
@@ -10,10 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser
 
 from evenkeel.store import Store
-from tests.fixtures.browser import running_browser
 from tests.fixtures.dashboard_process import (
     NUM_REQUESTS,
     PRICES,
@@ -101,9 +97,3 @@ def wait_until_firing(query_url: str) -> None:
     else:
         raise AssertionError("the simulated incident fired no alert within 240 s")
     store.close()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with running_browser(chromium) as browser:
-        yield browser

@@ -18,7 +18,6 @@ from tests.fixtures.dashboard_process import (
     overflow,
 )
 
-pytestmark = pytest.mark.integration
 BILL = ROOT / "tests" / "integration" / "dashboard" / "bill.sql"
 
 

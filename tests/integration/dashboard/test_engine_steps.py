@@ -1,18 +1,12 @@
 """The engine page's series from step records, on an embedded store."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
-from tests.fixtures.new_store import open_new_store
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 BEGIN_S = 1_795_168_800
 # Two whole steps of a minute, and a third that is filled for 15 s; the first begins after 20 s.
@@ -21,8 +15,7 @@ SENT = {**ENDS, "step_s": 60, "model": ""}
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("steps") / "store")
+def storage(storage: Storage) -> Storage:
     client = storage.connect()
     # Per second of each engine: how many steps, and of how many requests.
     for instance, num_steps, batch in (("a", 9, 30), ("b", 1, 2)):
@@ -33,8 +26,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
             " 5, 4, 'seats', 1, 0.5, 10, 20 FROM numbers(135)"
         )
     client.close()
-    yield storage
-    storage.close()
+    return storage
 
 
 def read(storage: Storage, name: str) -> list[dict[str, Any]]:

@@ -1,8 +1,5 @@
 """What the Evals page counts: prompt versions in use, and the scores of a run by slice."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,30 +7,10 @@ import pytest
 from evenkeel.prompts.gate_verdict import read_stored_run
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.store import read_query
-from evenkeel_collector.store.storage import Storage
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 WEEK = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": (NOW + 60 * S) // 10**6, "model": ""}
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("evals") / "store")
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(storage: Storage) -> Iterator[Any]:
-    client = storage.connect()
-    for table in ("requests", "requests_1m", "eval_results"):
-        client.command(f"TRUNCATE TABLE {table}")
-    yield client
-    client.close()
 
 
 NO_PATTERNS: dict[str, list[Any]] = {

@@ -1,8 +1,6 @@
 """What the figures of the pages count, by the queries that they are read from."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,45 +8,14 @@ import pytest
 from evenkeel.engines.metric_query import mapped_metrics, metric_parameters
 from evenkeel.store import read_query
 from evenkeel.times import to_datetime
-from evenkeel_collector.store.storage import Storage
 from evenkeel_dashboard.pages.engine.metrics import state_rows
 from tests.fixtures.dashboard_process import NO_FILTER
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 ENDS: dict[str, object] = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6}
 FILTERED = {**ENDS, **NO_FILTER}
 SLICED = {**FILTERED, "period_s": 60, "slice_s": 60}
-TABLES = (
-    "spans",
-    "requests",
-    "requests_1m",
-    "requests_1h",
-    "alert_history",
-    "engine_steps",
-    "engine_state",
-    "slo_status",
-    "eval_results",
-)
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("figures") / "store")
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(storage: Storage) -> Iterator[Any]:
-    client = storage.connect()
-    for table in TABLES:
-        client.command(f"TRUNCATE TABLE {table}")
-    yield client
-    client.close()
 
 
 def read(client: Any, name: str, **parameters: object) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """The frame in a real browser: first paint, console, addresses, time zones, tables, keyboard."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -12,8 +10,6 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from evenkeel_dashboard.pages import PAGES
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, settled
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

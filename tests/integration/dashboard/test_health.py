@@ -1,7 +1,5 @@
 """Health, a request and evaluations in a real browser, and what failures look like."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path
@@ -29,8 +27,6 @@ from tests.fixtures.dashboard_process import (
 )
 from tests.fixtures.served_model import free_port
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize(

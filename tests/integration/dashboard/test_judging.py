@@ -1,10 +1,6 @@
 """Decisions on the Evals and Request pages: promotion, rollback, reviews, feedback."""
 
-from __future__ import annotations
-
 import re
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import httpx
@@ -14,6 +10,7 @@ from playwright.sync_api import Browser, Page, TimeoutError, expect
 from evenkeel import spans
 from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.dashboard_process import (
     NEW_PROMPT,
     OLD_PROMPT,
@@ -26,7 +23,6 @@ from tests.fixtures.dashboard_process import (
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
 TIMELINE = re.compile(
     r"tokens in \d+ emissions, \d+ of \d+ drafted tokens accepted, \d+ stalls? .*; first token .*; "
     r"stall of .* after arrival; .* prompt tokens .* from the prefix cache"
@@ -100,7 +96,7 @@ def earlier_runs(platform: Platform) -> None:
         assert response.status_code == 200, response.text
     store = Store(platform.query_url)
     known = {"passed", "broken", "other", "more"}
-    wait_until(
+    wait_for(
         lambda: known <= {row["run_id"] for row in store.rows(query("eval_runs"), {"run_id": ""})}
     )
     store.close()
@@ -125,12 +121,12 @@ def test_only_runs_that_passed_are_offered(platform: Platform, browser: Browser)
         settled(page)
         page.get_by_text("Promote or roll back").click()
         settled(page)
-        wait_until(is_list_open)
+        wait_for(is_list_open)
         options = page.get_by_role("option").all_inner_texts()
         assert set(options) <= {"none (give a reason)", "passed"}
         return options == ["none (give a reason)", "passed"]
 
-    wait_until(are_offered)
+    wait_for(are_offered)
     assert_no_exception(page)
     page.close()
 
@@ -155,7 +151,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     expect(page.get_by_text("will appear in a moment")).to_be_visible()
     page.close()
     recent = {"from_ms": platform.from_ms, "limit": 5}
-    wait_until(lambda: len(store.rows(query("golden_candidates"), recent)) == 1)
+    wait_for(lambda: len(store.rows(query("golden_candidates"), recent)) == 1)
 
     page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
     queue = page.locator(".st-key-card-review")
@@ -166,7 +162,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     expect(page.get_by_text("Accepted.")).to_be_visible()
     assert_no_exception(page)
     page.close()
-    wait_until(lambda: not store.rows(query("golden_candidates"), recent))
+    wait_for(lambda: not store.rows(query("golden_candidates"), recent))
     (row,) = store.rows(
         query("failed_answers"), {"since_ns": platform.from_ms * 10**6, "limit": 10}
     )
@@ -182,10 +178,3 @@ def opened_request(browser: Browser, platform: Platform, trace_id: str) -> Page:
     page.goto(f"{platform.dashboard_url}/request?trace_id={trace_id}")
     expect(page.get_by_text("Evaluation and feedback")).to_be_visible()
     return page
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < deadline, "not within 120 s"
-        time.sleep(0.3)

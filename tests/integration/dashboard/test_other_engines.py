@@ -1,7 +1,5 @@
 """The pages of engines other than vLLM in a real browser: filled, or "not reported"."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,7 +15,6 @@ from tests.fixtures.collector_process import wait_for
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened
 from tests.fixtures.engine_pages import PAGES, SECOND, SPANS, metrics_request, span_request
 
-pytestmark = pytest.mark.integration
 PROTOBUF = {"content-type": "application/x-protobuf"}
 STORED = """
 SELECT (SELECT uniqExact(time, service) FROM engine_state WHERE time < toDateTime({end_s:UInt32})),

@@ -1,7 +1,5 @@
 """Every page in a real browser: from a burning SLO to the request, and each page's purpose."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -26,7 +24,6 @@ from tests.fixtures.dashboard_process import (
 )
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
 # Which request burned most varies, but every request page explains its time.
 CAUSE = re.compile(r"(The first token came|It ended without a token) after .* of it queue")
 PATHS = [page.path for page in PAGES if page.path != "request"]
@@ -137,7 +134,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     expect(plot).to_be_visible()
     place_of(plot)
     point = page.evaluate(
-        """() => {
+        r"""() => {
           const chart = document.querySelector('.st-key-chart-heatmap .ek-chart').dataset;
           const cells = document.querySelector('.st-key-chart-heatmap path[data-kind=cell]');
           // The first and the last step can begin before the range or end after it.

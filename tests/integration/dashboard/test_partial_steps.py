@@ -1,8 +1,5 @@
 """A step that only partly lies in the range has the rate of that part."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +7,8 @@ import pytest
 from evenkeel.store import read_query
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 # The range begins 45 s into its first minute and ends 20 s into its last.
 HOUR_S = NOW // S // 3600 * 3600
@@ -25,9 +19,8 @@ EARLY_S = (HOUR_S // LONG_STEP_S - 6) * LONG_STEP_S
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+def storage(storage: Storage) -> Storage:
     """A store with one request per second; long before the range, one in 60 is kept."""
-    storage = open_new_store(tmp_path_factory.mktemp("steps") / "store")
     client = storage.connect()
     insert(
         client,
@@ -46,8 +39,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
         ),
     )
     client.close()
-    yield storage
-    storage.close()
+    return storage
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """A request that stands for several, because its sender samples, is read as so many requests."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +10,9 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
-from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert, slo_text
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 FROM_NS = NOW - 600 * S
 ENDS: dict[str, object] = {"from_ms": FROM_NS // 10**6, "to_ms": NOW // 10**6, **NO_FILTER}
@@ -61,21 +54,6 @@ QUERIES: dict[str, tuple[str, dict[str, object]]] = {
 # What names requests or their values instead of counting them, and what columns are read from.
 SHOWN = {"worst_model", "worst_ns", "worst_id", "found", "ttft", "itl_p99", "tpot"}
 SHOWN |= {"models", "tenants", "prompts", "slo_classes", "services"}
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    storage = open_new_store(tmp_path_factory.mktemp("sampled") / "store")
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def client(storage: Storage) -> Iterator[Any]:
-    client = storage.connect()
-    client.command("TRUNCATE TABLE requests")
-    yield client
-    client.close()
 
 
 def requests(num: int = 60) -> list[dict[str, Any]]:

@@ -18,8 +18,6 @@ from evenkeel_dashboard.pages import PAGES
 from tests.fixtures.dashboard_process import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 LATENCY: dict[str, object] = {
     **NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "tenant", "one_in": 1,
     "column": "ttft_s",
@@ -43,6 +41,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
     "slo_rollup_counts": {**ANY_GROUP, "slo_name": SLO, "width_s": 3600},
     "newest_request": {},
+    "newest_in_range": NO_FILTER,
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
     "request": {"id": "none", "near_ms": 0},
     "request_spans": {"trace_id": "none", "names": ["db.system"], "limit": 5},

@@ -12,8 +12,6 @@ from tests.fixtures.dashboard_process import Platform, assert_no_exception, open
 from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
 
-pytestmark = pytest.mark.integration
-
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support"}
 TRACE = id_bytes("whole", 16).hex()
 SPANS = (

@@ -1,18 +1,14 @@
 """`evenkeel eval bisect` replays recorded traffic and names the change that moved the answers."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.collector_process import CollectorProcess
-from tests.fixtures.eval_setup import ROOT, serving_setup
+from tests.fixtures.eval_setup import run_eval, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
-
-pytestmark = pytest.mark.integration
 
 CHANGES = """
 base = "good.toml"
@@ -44,14 +40,12 @@ def test_the_setting_that_moved_the_answers_is_named(
     (tmp_path / "good.toml").write_text('[prompt]\nsystem = "good"\n')
     (tmp_path / "changes.toml").write_text(CHANGES)
     with serving_setup(tmp_path) as setup:
-        command = [
-            *(sys.executable, "-m", "evenkeel", "eval", "bisect", str(tmp_path / "changes.toml")),
+        command = (
+            *("bisect", str(tmp_path / "changes.toml")),
             *("--gate", "accuracy>=-6%", "--store-url", collector.query_url, "--url", setup.url),
             *("--otlp-endpoint", "none", "--report", str(tmp_path / "report"), "--json"),
-        ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
+        done = run_eval(*command)
         assert done.returncode == 1, done.stderr
         record = json.loads(done.stdout)
         assert (record["ending"], record["change"]) == ("found", "careless prompt")
@@ -64,8 +58,6 @@ def test_the_setting_that_moved_the_answers_is_named(
         # It goes on from what --report holds: the same traffic, and no call.
         before = setup.answered()
         send(collector, [("say 99", "say 99")])
-        again = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
-        )
+        again = run_eval(*command)
         assert (again.returncode, again.stdout) == (1, done.stdout), again.stderr
         assert setup.answered() == before

@@ -13,8 +13,6 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.client import Call, ChatClient, Reply
 from evenkeel_evals.ask.sides import Side
 
-pytestmark = pytest.mark.integration
-
 Behaviour = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 

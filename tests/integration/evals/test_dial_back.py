@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,8 @@ import pytest
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.fixtures.collector_process import CollectorProcess, running_collector
-from tests.fixtures.eval_setup import ROOT, serving_setup
+from tests.fixtures.eval_setup import run_eval, serving_setup
 from tests.fixtures.production_traffic import send
-
-pytestmark = pytest.mark.integration
 
 TOKEN = "an operator's"
 CONFIG = """
@@ -54,15 +50,8 @@ def collector(
 
 
 def evenkeel_eval(*words: str) -> tuple[int, list[dict[str, Any]], str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "evenkeel", "eval", *words, "--json"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "EVENKEEL_EVAL_COLLECTOR_TOKEN": TOKEN},
-        timeout=300,
-        check=False,
-    )
+    environment = {**os.environ, "EVENKEEL_EVAL_COLLECTOR_TOKEN": TOKEN}
+    done = run_eval(*words, "--json", env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 

@@ -1,16 +1,18 @@
 """A model that judges rubrics and preferences, in `evenkeel eval judge` and `eval run`."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, EvalSetup, serving_setup
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.eval_setup import (
+    CONCURRENCY,
+    NUM_ITEMS,
+    EvalSetup,
+    run_eval,
+    serving_setup,
+)
 
 
 def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
@@ -32,18 +34,11 @@ def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
             )
         judge = tmp_path / "judge.toml"
         judge.write_text(f'url = "{setup.url}"\n')
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "evenkeel", "eval", "judge"),
-                *("--dataset", str(setup.dataset), "--judge", str(judge), "--json"),
-                *("--baseline", str(tmp_path / "a.jsonl")),
-                *("--candidate", str(tmp_path / "b.jsonl")),
-                *("--gate", "accuracy>=-5%, preference>=-5%"),
-            ],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            timeout=300,
+        done = run_eval(
+            *("judge", "--dataset", str(setup.dataset), "--judge", str(judge), "--json"),
+            *("--baseline", str(tmp_path / "a.jsonl")),
+            *("--candidate", str(tmp_path / "b.jsonl")),
+            *("--gate", "accuracy>=-5%, preference>=-5%"),
         )
         asked = setup.answered()
     assert done.returncode == 1, done.stderr

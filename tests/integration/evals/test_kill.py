@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel_evals.judge.repeated_items import repeats_for
+from evenkeel_evals.verdict.repeated_items import repeats_for
 from tests.fixtures.eval_setup import (
     CONCURRENCY,
     NUM_ITEMS,
@@ -16,8 +16,6 @@ from tests.fixtures.eval_setup import (
     run_eval,
     serving_setup,
 )
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from tests.fixtures.production_traffic import send, storing_content
 from tests.queries import query
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
-pytestmark = pytest.mark.integration
-
 CONFIG = """
 name = "{name}"
 window = "60s"
@@ -204,19 +202,15 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     send(collector, [(f"Question {i}", mail) for i in range(150)], tenant="leaky")
     with serving_setup(tmp_path) as setup:
         (tmp_path / "leak.toml").write_text(CONFIG.format(name="leak", url=setup.url))
-        command = [
-            *(sys.executable, "-m", "evenkeel", "eval", "live", str(tmp_path / "leak.toml")),
-            *("--state", str(tmp_path / "leak"), "--store-url", collector.query_url),
-            *("--otlp-endpoint", collector.http_url, "--once", "--since", "30m"),
-        ]
+        command = (
+            *("live", str(tmp_path / "leak.toml"), "--state", str(tmp_path / "leak")),
+            *("--store-url", collector.query_url, "--otlp-endpoint", collector.http_url),
+            *("--once", "--since", "30m"),
+        )
         began_s = time.monotonic()
-        first = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
-        )
+        first = run_eval(*command)
         assert (first.returncode, "DRIFT" in first.stdout) == (1, True), first.stderr
-        again = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
-        )
+        again = run_eval(*command)
     assert again.returncode == 1
     # More windows, of a minute each, may have ended meanwhile; none is evaluated twice.
     took_s = time.monotonic() - began_s

@@ -8,7 +8,6 @@ import pytest
 
 from tests.fixtures.eval_setup import NUM_ITEMS, EvalSetup, run_eval, serving_setup
 
-pytestmark = pytest.mark.integration
 ACCURACY = ("--gate", "accuracy>=-5%")
 
 

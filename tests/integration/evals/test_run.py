@@ -3,12 +3,8 @@
 import json
 from typing import Any, Protocol
 
-import pytest
-
 from tests.checkout import ROOT
 from tests.fixtures.eval_setup import run_eval
-
-pytestmark = pytest.mark.integration
 
 DATASET = ROOT / "golden_datasets" / "support"
 GATES = "accuracy>=-1%, p95_ttft<=+25%, shift_ttft<=+25%"

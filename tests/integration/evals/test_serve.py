@@ -10,8 +10,6 @@ import pytest
 from tests.checkout import ROOT
 from tests.fixtures.eval_setup import run_eval
 
-pytestmark = pytest.mark.integration
-
 DATASET = ROOT / "golden_datasets" / "support"
 SIDE = """
 name = "{name}"

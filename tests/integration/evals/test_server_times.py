@@ -12,8 +12,6 @@ from evenkeel_evals.report.server_times import read_server_times
 from tests.fixtures.collector_process import CollectorProcess
 from tests.fixtures.otlp_payload import trace_request
 
-pytestmark = pytest.mark.integration
-
 
 def send(collector: CollectorProcess, session: str, decode_s: float | None) -> str:
     record = RequestRecord(

@@ -1,10 +1,9 @@
 """Results on the wire: what a collector receives, and what happens without one."""
 
 import gzip
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -13,13 +12,12 @@ from evenkeel import spans
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.scorers.base import Score, make_scorer
+from evenkeel_evals.verdict.gates import parse_gates
+from evenkeel_evals.verdict.outcome import Outcome
+from tests.fixtures.http_stub import QuietHandler, serving
 from tests.unit.evals.finished_run import finish as finish_run
-
-pytestmark = pytest.mark.integration
 
 
 class Receiver(ThreadingHTTPServer):
@@ -28,7 +26,7 @@ class Receiver(ThreadingHTTPServer):
     status = 200
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Receiver
 
     def do_GET(self) -> None:
@@ -41,20 +39,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Keep the test's output clean."""
-
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     server = Receiver(("127.0.0.1", 0), Handler)
     server.bodies = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 def finish(num_pairs: int) -> Outcome:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.fixtures.redis_process import RedisProcess, run_redis
 from tests.fixtures.served_model import ServedModel
 
 
@@ -19,3 +20,9 @@ def client(served_model: ServedModel, tenant: str) -> Iterator[httpx.Client]:
     headers = {"x-evenkeel-tenant": tenant}
     with httpx.Client(base_url=served_model.url, headers=headers, timeout=120) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisProcess]:
+    with run_redis() as running:
+        yield running

@@ -1,7 +1,5 @@
 """What is recorded of the answers themselves, and seen of requests that hang, with a real vLLM."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -14,8 +12,6 @@ import psutil
 import pytest
 
 from tests.fixtures.served_model import ServedModel, long_answer
-
-pytestmark = pytest.mark.integration
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}

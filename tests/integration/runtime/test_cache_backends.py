@@ -4,13 +4,11 @@ Qdrant in this process runs its client's own reimplementation of the server in P
 prove what a server does: the network, its indexes, several writers at once, a restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,19 +20,11 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import OVERHEAD_BYTES, MemoryBackend
 from evenkeel_runtime.response_cache.qdrant_backend import IN_MEMORY, QdrantBackend, connect
 from evenkeel_runtime.response_cache.redis_backend import RedisBackend
-from tests.fixtures.redis_process import RedisProcess, run_redis
+from tests.fixtures.redis_process import RedisProcess
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
-
-pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 10.0
 Open = Callable[[int], Backend]
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisProcess]:
-    with run_redis() as running:
-        yield running
 
 
 @asynccontextmanager

@@ -1,14 +1,11 @@
 """A real vLLM serves paraphrases after calibration, and still does after a restart."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evenkeel.cli import main
 from golden_datasets.support.rewordings import read_rewordings
@@ -16,8 +13,6 @@ from tests.checkout import ROOT
 from tests.fixtures.equipped_server import CACHE_HEADER
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import ServedModel, serve
-
-pytestmark = pytest.mark.integration
 
 POLICY = """
 embedding_timeout_s = 10

@@ -1,26 +1,12 @@
 """A real vLLM's cache follows its file, its sources and deletions."""
 
-from __future__ import annotations
-
-import time
-from collections.abc import Callable
-
 import httpx
-import pytest
 
 from evenkeel.cli import main
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
 
-pytestmark = pytest.mark.integration
-
 TENANT = "operations"
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def ask(server: EquippedServer, text: str, **headers: str) -> str | None:
@@ -43,7 +29,7 @@ def ask(server: EquippedServer, text: str, **headers: str) -> str | None:
 def learn(server: EquippedServer, text: str, **headers: str) -> None:
     assert ask(server, text, **headers) is None
     # By the answer: answers of earlier tests may be stored meanwhile, so a count says nothing.
-    wait_until(lambda: ask(server, text, **headers) == "exact")
+    wait_for(lambda: ask(server, text, **headers) == "exact")
 
 
 def test_the_file_switches_the_cache_off_and_on(equipped: EquippedServer) -> None:
@@ -53,14 +39,14 @@ def test_the_file_switches_the_cache_off_and_on(equipped: EquippedServer) -> Non
     before = path.read_text()
     try:
         path.write_text("enabled = false\n" + before)
-        wait_until(lambda: not equipped.cache()["enabled"])
+        wait_for(lambda: not equipped.cache()["enabled"])
         assert ask(equipped, text) is None
         path.write_text("enabled = maybe\n" + before)
-        wait_until(lambda: equipped.cache()["counts"]["reloads"].get("rejected", 0) > 0)
+        wait_for(lambda: equipped.cache()["counts"]["reloads"].get("rejected", 0) > 0)
         assert not equipped.cache()["enabled"]
     finally:
         path.write_text(before)
-    wait_until(lambda: equipped.cache()["enabled"])
+    wait_for(lambda: equipped.cache()["enabled"])
     assert ask(equipped, text) == "exact"
     assert equipped.log.read_text().count("file rejected") == 1
 
@@ -79,7 +65,7 @@ def test_what_is_flushed_is_answered_by_the_model(equipped: EquippedServer) -> N
     learn(equipped, text, **{"x-evenkeel-prompt": "support@ops"})
     assert main(["cache", "flush", "--prompt", "support@ops", "--url", equipped.served.url]) == 0
     assert ask(equipped, text, **{"x-evenkeel-prompt": "support@ops"}) is None
-    wait_until(lambda: ask(equipped, text, **{"x-evenkeel-prompt": "support@ops"}) == "exact")
+    wait_for(lambda: ask(equipped, text, **{"x-evenkeel-prompt": "support@ops"}) == "exact")
     assert main(["cache", "flush", "--route", "serve", "--url", equipped.served.url]) == 0
     assert ask(equipped, text, **{"x-evenkeel-prompt": "support@ops"}) is None
     audited = (equipped.folder / "data" / "cache-audit.jsonl").read_text()

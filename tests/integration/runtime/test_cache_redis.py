@@ -1,9 +1,7 @@
 """What only a real Redis does: exact eviction, and going away while in use."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,15 +13,7 @@ from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.fixtures.redis_process import RedisProcess, run_redis
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
-pytestmark = pytest.mark.integration
-
 TIMEOUT_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisProcess]:
-    with run_redis() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
 """Control on the real server: what it does under burn, recovery, quotas, and their records."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 
 from evenkeel.spans import CONTROL_LEVER, SPAN_CONTROL
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 
 def ask(served: ServedModel, **headers: str) -> httpx.Response:

@@ -1,7 +1,5 @@
 """Limits of context, drafts and KV cache on the real server, and what its prefix cache holds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +12,6 @@ import pytest
 
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 LIMITS = """
 default_class = "patient"

@@ -1,7 +1,5 @@
 """Costs add up, and a saving is predicted, with vLLM's own scheduler; the full figures: bench."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +9,6 @@ from bench.cost_ledger import MAX_ERROR, MAX_GAP, make_mix, predict
 from evenkeel.whatif.saving import PredictedSaving
 from tests.fixtures import random_model
 from tests.fixtures.replayed_engine import ReplayedEngine, additive, open_engine
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

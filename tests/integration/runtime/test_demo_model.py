@@ -14,8 +14,6 @@ from evenkeel_runtime.demo_model.checkpoint import target_path
 from tests.fixtures.served_model import ServedModel
 from tools.demo_model.accuracy import answer_all, is_right, read_items, read_system_prompt
 
-pytestmark = pytest.mark.integration
-
 NUM_SAMPLED = 48
 MIN_SAME_ANSWERS_RATIO = 0.9
 MIN_ACCEPTANCE_RATE = 0.4

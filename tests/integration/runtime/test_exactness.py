@@ -1,20 +1,13 @@
 """Sampled answers with drafts follow the model's own distribution: short form of the bench."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.checkout import ROOT, source_path
 from tests.fixtures.exactness_runs import BEGINS, MENDED, RUNS, SOURCES, UNMENDED, WATCHED
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_on_one_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +23,7 @@ class Run:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """What came out of each run; see `exactness_runs`."""
     folder = tmp_path_factory.mktemp("exactness")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fixtures.exactness_runs", str(folder)],
-        cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": source_path(), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
-    )
+    done = run_on_one_thread("tests.fixtures.exactness_runs", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     codes = json.loads((folder / "codes.json").read_text())
     logs = dict(part.split("\n", 1) for part in done.stderr.split(BEGINS)[1:])

@@ -1,7 +1,5 @@
 """The exporter process on its own, between a real pipe and a real receiver."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import deque
@@ -28,8 +26,6 @@ from evenkeel_runtime.wire.counters import SharedCounts
 from evenkeel_runtime.wire.frames import ExporterConfig
 from evenkeel_runtime.wire.observation import Observation, encode
 from tests.fixtures.otlp_receiver import OtlpReceiver
-
-pytestmark = pytest.mark.integration
 
 # What is left is sent at once, if the machine lets it.
 CLOSE_S = 240.0

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import httpx
-import pytest
 
 from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
 from tests.checkout import ROOT
@@ -13,8 +12,6 @@ from tests.fixtures.board_queries import prometheus_queries
 from tests.fixtures.collector_process import running_collector
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.metric_series import VALUES, exposed
-
-pytestmark = pytest.mark.integration
 
 # A metric's name, and no label's.
 _NAME = re.compile(r"\b(?:evenkeel|vllm|kv_cache|batch)[\w:]+\b(?!\s*=)")

@@ -1,7 +1,5 @@
 """The ledger of each request that a real server stores: sums, causes, rivals, the cache, aborts."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -16,8 +14,6 @@ from evenkeel import cli
 from evenkeel.spans import SPAN_ENGINE_STEPS
 from tests.fixtures.otlp_receiver import ReceivedSpan
 from tests.fixtures.served_model import ServedModel, long_answer
-
-pytestmark = pytest.mark.integration
 
 PREFIX = "evenkeel.ledger."
 # About 2,000 tokens of the demo model's vocabulary.

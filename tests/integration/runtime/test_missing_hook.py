@@ -1,7 +1,5 @@
 """`evenkeel serve` with a vLLM that lacks a name the request hook builds on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -11,12 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.checkout import source_path
 from tests.fixtures.served_model import VLLM_CACHES, free_port
-
-pytestmark = pytest.mark.integration
 
 READY_TIMEOUT_S = 600.0
 # What Python imports first: once vLLM's outputs are there, one of them has no field `index`, as far

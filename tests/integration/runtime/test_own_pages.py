@@ -1,7 +1,5 @@
 """Who may see our own pages: every page, credential and root path, before vLLM's own app."""
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from collections.abc import AsyncIterator
@@ -28,8 +26,6 @@ from evenkeel_runtime.serve.api import list_paths, make_api
 from evenkeel_runtime.serve.own_pages import OWN_PAGES
 from tests.unit.runtime.request.test_why import answer as explain
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
-
-pytestmark = pytest.mark.integration
 
 KEY = "secret"
 CACHE = "/v1/evenkeel/cache"

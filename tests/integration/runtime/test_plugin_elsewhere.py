@@ -1,16 +1,11 @@
 """`vllm serve` in the ways that leave this process without a server: each is one warning."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 
 import pytest
 
 from tests.checkout import source_path
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 # vLLM's own command, up to where it looks for the model.
 SCRIPT = """
@@ -50,14 +45,7 @@ def said() -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *CASES],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=True,
-    )
+    done = run_python("-c", SCRIPT, *CASES, env=environment, timeout=800, check=True)
     _, *parts = done.stderr.split("case ")
     return {part.splitlines()[0]: part for part in parts}
 

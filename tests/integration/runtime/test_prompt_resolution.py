@@ -1,12 +1,9 @@
 """`prompt: name@label` in a chat request, on the real vLLM."""
 
 import httpx
-import pytest
 
 from evenkeel.prompts.registry import PromptRegistry
 from tests.fixtures.served_model import ROOT, ServedModel
-
-pytestmark = pytest.mark.integration
 
 
 def ask(served: ServedModel, tenant: str, **fields: object) -> httpx.Response:

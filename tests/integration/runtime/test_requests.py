@@ -1,7 +1,5 @@
 """The runtime against a real vLLM: what clients do, and what is recorded of it."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid
@@ -20,8 +18,6 @@ from tests.fixtures.served_model import (
     ServedModel,
     long_answer,
 )
-
-pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 
@@ -392,3 +388,26 @@ def test_the_telemetry_made_no_error_of_its_own(served_model: ServedModel) -> No
 def test_no_request_is_recorded_twice(served_model: ServedModel) -> None:
     seen = [s.attributes["evenkeel.request.id"] for s in served_model.spans() if s.kind == 2]
     assert len(seen) == len(set(seen))
+
+
+def test_a_seed_holds_for_a_prompt_that_takes_several_steps(client: httpx.Client) -> None:
+    """On a CPU, vLLM's engine would die of it."""
+
+    def complete(number: int) -> str:
+        asked = {
+            "model": "support",
+            "prompt": [number, *(20 + place % 1500 for place in range(3000))],
+            "max_tokens": 8,
+            "ignore_eos": True,
+            "temperature": 1.0,
+            "seed": number,
+        }
+        response = client.post("/v1/completions", json=asked)
+        assert response.status_code == 200, response.text
+        return str(response.json()["choices"][0]["text"])
+
+    # Together they exceed what vLLM computes in a step, so most prompts are split.
+    numbers = range(100, 108)
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        together = list(pool.map(complete, numbers))
+    assert together == [complete(number) for number in numbers]

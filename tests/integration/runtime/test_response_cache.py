@@ -1,7 +1,5 @@
 """The response cache in front of a real vLLM, its entries in a real Redis."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +17,6 @@ from evenkeel_runtime.response_cache.vllm_outputs import read_sampling
 from evenkeel_runtime.wire.observation import LEAST_HOLD_S
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
 from tests.fixtures.served_model import long_answer
-
-pytestmark = pytest.mark.integration
 
 # Room for one; who is in a hurry is refused soon.
 ONE_PLACE = """

@@ -1,11 +1,8 @@
 """`evenkeel serve` where it must refuse, and the exporter process on its own."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +15,8 @@ from evenkeel_runtime.serve.settings import RuntimeSettings
 from evenkeel_runtime.speculation.settings import SpeculationSettings
 from evenkeel_runtime.wire.observation import Observation
 from tests.checkout import source_path
+from tests.fixtures.python_process import run_python
 from tests.fixtures.served_model import ROOT, free_port
-
-pytestmark = pytest.mark.integration
 
 SEEN = Observation(
     request_id="r", model="m", operation="chat", arrival_unix_ns=0, arrival_ns=0, end_ns=1
@@ -33,14 +29,8 @@ def run_serve(
     """Run the command; modules in `ahead` are found before the installed ones."""
     path = os.pathsep.join([str(ahead), source_path()])
     environment = dict(os.environ) | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "evenkeel", "serve", *arguments],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    return run_python(
+        "-m", "evenkeel", "serve", *arguments, env=environment, cwd=folder, timeout=300
     )
 
 

@@ -1,37 +1,19 @@
 """The speculation hook in a real vLLM engine: what greedy requests say does not depend on it."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.checkout import ROOT, source_path
+from tests.fixtures.python_process import run_on_one_thread
 from tests.fixtures.speculating_engine import UNDRAFTED
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What came out of both engines; see `speculating_engine`."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.fixtures.speculating_engine"),
-            str(tmp_path_factory.mktemp("speculation")),
-        ],
-        cwd=ROOT,
-        # Threads that wait for one another by spinning take the cores from other tests.
-        env=dict(os.environ) | {"PYTHONPATH": source_path(), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
-    )
+    folder = tmp_path_factory.mktemp("speculation")
+    done = run_on_one_thread("tests.fixtures.speculating_engine", folder)
     assert done.returncode == 0, done.stderr[-4000:]
     # The hooks log their own errors with the traceback, and go on.
     assert "Traceback" not in done.stderr, done.stderr[-4000:]

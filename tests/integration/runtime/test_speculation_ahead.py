@@ -4,8 +4,6 @@ On a GPU vLLM schedules a step before it knows what the one ahead of it made. It
 anywhere: here it is asked in that order, and told what a model with fixed answers would sample.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,18 +1,13 @@
 """Drafted tokens are counted in four places, with one meaning, also for requests that end early."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 NUM_ROUNDS = 8
@@ -24,6 +19,8 @@ ENDS: tuple[dict[str, Any], ...] = (
     {"leaves_after": 3},
     {"stop": ["sign-in", "the"]},
     {"leaves_after": 12, "temperature": 0.8},
+    # One answer may have ended then, and others not.
+    {"leaves_after": 24, "temperature": 0.8, "n": 3, "stop": ["sign-in", " we"]},
     {"temperature": 0.8},
     {"stop": [" we"], "temperature": 0.7},
 )

@@ -1,7 +1,5 @@
 """What the GPU worker writes, and when, on tensors in the CPU's memory; it runs on a GPU only."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

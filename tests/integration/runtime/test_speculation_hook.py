@@ -1,7 +1,5 @@
 """The speculative scheduler on vLLM's real scheduling, with made-up tokens."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,6 @@ from evenkeel_runtime.wire.drafts import REPORT_KEY
 from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
-
-pytestmark = pytest.mark.integration
 
 PROMPT = [3 + i for i in range(20)]
 

@@ -1,7 +1,5 @@
 """`evenkeel serve --speculate auto`: drafts on spans and on `/metrics`, and the canary."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -10,8 +8,6 @@ import pytest
 
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.served_model import ServedModel
-
-pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 MAX_TOKENS = 64

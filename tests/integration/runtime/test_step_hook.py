@@ -1,7 +1,5 @@
 """The step hook around vLLM's own scheduler: what it records, and that it changes nothing."""
 
-from __future__ import annotations
-
 import logging
 import struct
 import time
@@ -18,8 +16,6 @@ from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left, decode_ba
 from tests.fixtures import random_model
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 from tests.fixtures.step_records import Records, Seen, everything
-
-pytestmark = pytest.mark.integration
 
 PROMPT = [3 + i % 500 for i in range(200)]
 OTHER_PROMPT = [3 + i * 7 % 500 for i in range(200)]

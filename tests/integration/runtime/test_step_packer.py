@@ -1,7 +1,5 @@
 """Steps that are packed together are told as if each had been packed by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +20,6 @@ from evenkeel_runtime.engine.packer import (
 )
 from evenkeel_runtime.engine.sender import StepSender
 from evenkeel_runtime.wire.steps import Held, decode_batch
-
-pytestmark = pytest.mark.integration
 
 MS = 1_000_000
 STATE = (1, 0, 0, 0, 0, 0, 100, 50, 20)

@@ -1,7 +1,5 @@
 """Step records over a real socket: from a sender to a reader, whichever of them is there first."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +13,6 @@ from evenkeel_runtime.engine.sender import StepSender
 from evenkeel_runtime.exporter.step_reader import StepReader
 from evenkeel_runtime.ledger.attribution import Phase, RequestTimes
 from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, Left
-
-pytestmark = pytest.mark.integration
 
 MS = 1_000_000
 WAIT_S = 120.0

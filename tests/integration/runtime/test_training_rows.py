@@ -12,8 +12,6 @@ from tools.demo_model.rows import Batch, RowMaker, see
 from tools.demo_model.tokenizer import END
 from tools.demo_model.train import TARGET_RECIPE, build_model, make_tokenizer, rate_ratio
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:

@@ -1,11 +1,7 @@
 """vLLM's real CPU kernels: what is wrong is found by what it does, and replaced where it can be."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +13,7 @@ from hypothesis import strategies as st
 from evenkeel_runtime.adapter.verification_kernels import expand
 from evenkeel_runtime.speculation.draftable import may_be_drafted, withhold_drafts
 from tests.checkout import ROOT, source_path
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.python_process import run_python
 
 # A process as vLLM's worker is when it registers its kernels, which it does for each engine.
 WORKER = """
@@ -56,13 +51,8 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def told() -> tuple[dict[str, Any], str]:
     """What the worker printed, and what it logged."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WORKER],
-        cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": source_path()},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        "-W", "ignore", "-c", WORKER, cwd=ROOT, env=dict(os.environ) | {"PYTHONPATH": source_path()}
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr

@@ -1,7 +1,5 @@
 """Whole cached answers as drafts, in vLLM's own scheduler; a made-up model has fixed answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -16,8 +14,6 @@ from evenkeel_runtime.speculation.handed import INBOX_KEY
 from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
-
-pytestmark = pytest.mark.integration
 
 PROMPT = list(range(3, 23))
 LONGEST = 128

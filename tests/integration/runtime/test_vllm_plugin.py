@@ -1,7 +1,5 @@
 """vLLM's own server, started by vLLM's own module entry, with this package installed beside it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -23,8 +21,6 @@ from evenkeel_runtime.demo_model.checkpoint import target_path
 from tests.checkout import source_path
 from tests.fixtures.otlp_receiver import OtlpReceiver
 from tests.fixtures.served_model import free_port
-
-pytestmark = pytest.mark.integration
 
 READY_TIMEOUT_S = 600.0
 SYSTEM = "w3 w4 w5"
@@ -81,6 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 *("--distributed-executor-backend", EXECUTOR),
                 # Room for one long prompt and a half.
                 *("--num-gpu-blocks-override", "20"),
+                *("--max-num-batched-tokens", "1024"),
             ],
             env=dict(os.environ)
             | {
@@ -124,7 +121,12 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> N
 
 
 def complete(
-    served: Served, num_tokens: int, stride: int = 1, tenant: str = "acme", status: int = 200
+    served: Served,
+    num_tokens: int,
+    stride: int = 1,
+    tenant: str = "acme",
+    status: int = 200,
+    **more: Any,
 ) -> dict[str, Any]:
     body = {
         "model": "support",
@@ -134,7 +136,8 @@ def complete(
         "skip_special_tokens": False,
     }
     headers = {"authorization": "Bearer secret", "x-evenkeel-tenant": tenant}
-    response = httpx.post(f"{served.url}/v1/completions", json=body, headers=headers, timeout=120)
+    url = f"{served.url}/v1/completions"
+    response = httpx.post(url, json=body | more, headers=headers, timeout=120)
     assert response.status_code == status, response.text
     found: dict[str, Any] = response.json()
     return found
@@ -220,6 +223,13 @@ def test_a_chat_may_name_a_prompt_of_the_registry(served: Served) -> None:
     unknown = chat("unknown", user, prompt="long@production")
     assert unknown.status_code == 200, unknown.text
     assert unknown.json()["choices"] == chat("by-nobody", user).json()["choices"]
+
+
+def test_a_seeded_prompt_of_several_steps_does_not_end_the_engine(served: Served) -> None:
+    first, second = (
+        complete(served, 1500, 11, seed=1, temperature=1.0)["choices"] for _ in range(2)
+    )
+    assert first == second
 
 
 def test_metrics_are_there_and_nothing_went_wrong(served: Served) -> None:

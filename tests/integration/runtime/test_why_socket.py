@@ -1,7 +1,5 @@
 """Questions about requests over the real socket, from the server's side to the exporter's."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -12,8 +10,6 @@ import pytest
 
 from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
 from evenkeel_runtime.request.why import NoAnswerError, WhyClient
-
-pytestmark = pytest.mark.integration
 
 DIVERGED = {"at_token": 3, "own_tokens": [1, 2], "its_tokens": []}
 

@@ -1,7 +1,5 @@
 """What the demo's clients count, against a server on loopback that never ends an answer."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -7,12 +7,12 @@ from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.decision import decide
-from evenkeel_evals.judge.gate_verdicts import judge
-from evenkeel_evals.judge.gates import Gate, parse_gates
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import plan_gates
-from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.gate_verdicts import judge
+from evenkeel_evals.verdict.gates import Gate, parse_gates
+from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.plan import plan_gates
+from evenkeel_evals.verdict.preferences import JudgeQuality
 
 GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 SIDE = Side("full", "http://h", "m", "support", "1", "Be kind.", {"temperature": 0.0})

@@ -18,6 +18,7 @@ from evenkeel import cli
 from evenkeel.cli import Command, main
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from tests.checkout import ROOT
+from tests.fixtures.python_process import run_python
 
 
 def command(run: object, **options: object) -> Command:
@@ -119,10 +120,9 @@ def test_only_the_chosen_command_is_loaded(words: list[str], loads_others: bool)
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('evenkeel.doctor.command' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = run_python(
+        "-c", program, *words, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert done.stdout.splitlines()[-1] == str(loads_others)
 
 

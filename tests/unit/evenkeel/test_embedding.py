@@ -1,10 +1,6 @@
 """Embeddings: on one thread, and with a static vector that hardly misses what is near."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +8,7 @@ from scipy.special import erf
 
 from evenkeel.cli import BLAS_THREADS_VARIABLE, find_commands
 from evenkeel.embedding import DIMENSIONS, _gelu, hash_model, load_encoder
+from tests.fixtures.python_process import run_python
 
 # Runs a command as `evenkeel` does, noting the variable when numpy is first looked for.
 PROBE = """
@@ -38,12 +35,7 @@ print(seen, threads, "OMP_NUM_THREADS" in os.environ, file=sys.stderr)
 
 def run(program: str, *arguments: str, **environment: str) -> str:
     inherited = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", program, *arguments, env=inherited | environment)
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines()[-1]
 

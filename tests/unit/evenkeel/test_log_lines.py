@@ -1,7 +1,5 @@
 """A log line holds names from outside, and neither controls a terminal nor looks like another."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -1,8 +1,6 @@
 """Folders and files that only their owner may open."""
 
 import logging
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,9 @@ from evenkeel.private_files import make_private_folder, open_private, private_um
 from evenkeel_collector.store.data_folder import ID_FILE, hold
 from evenkeel_evals.ask.journal import Journal
 
+pytestmark = pytest.mark.usefixtures("usual_umask")
+
 MARKER = "marker"
-
-
-@pytest.fixture(autouse=True)
-def usual_umask() -> Iterator[None]:
-    before = os.umask(0o022)
-    yield
-    os.umask(before)
 
 
 def mode(path: Path) -> int:

@@ -1,13 +1,11 @@
 """What the reader's side says before it asks a store anything."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import pytest
 
 from evenkeel.doctor.command import CheckStatus, check_store
 from evenkeel.errors import ConfigurationError, StoreLoginError
 from evenkeel.store import QUERIES, Store, check_url, read_query
+from tests.fixtures.refusing_store import refusing_store
 
 
 @pytest.mark.parametrize(
@@ -29,32 +27,13 @@ def test_what_is_not_an_address_is_refused(url: str) -> None:
         Store(url)
 
 
-class Guarded(BaseHTTPRequestHandler):
-    """Answers as ClickHouse does without the right password."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        text = b"Code: 516. DB::Exception: token required: send TOKEN. (AUTHENTICATION_FAILED)"
-        self.send_response(403)
-        self.send_header("X-ClickHouse-Exception-Code", "516")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_POST
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_a_store_that_wants_a_login_is_not_called_absent() -> None:
-    with HTTPServer(("127.0.0.1", 0), Guarded) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    asked = b"Code: 516. DB::Exception: token required: send TOKEN. (AUTHENTICATION_FAILED)"
+    with refusing_store(asked, 403, "516") as port:
+        url = f"http://127.0.0.1:{port}"
         with pytest.raises(StoreLoginError) as refused:
             Store(url)
-        (found,) = check_store("127.0.0.1", server.server_port - 8123)
-        server.shutdown()
+        (found,) = check_store("127.0.0.1", port - 8123)
     assert str(refused.value) == (
         f"the store at {url} asks for a login: token required: send TOKEN; put user and "
         "password into its address (a collector's token is the password, with any user)"

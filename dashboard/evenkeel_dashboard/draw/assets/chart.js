@@ -3,16 +3,38 @@
 // each chart's own script (frame/zoom.py) puts its component into the queue `ekCharts`.
 const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
 const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
-// Numbers and durations as draw/formats.py writes them.
-const three = (v) => Number(v.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
+// Numbers, durations and times as draw/formats.py writes them.
+function digits(v, n) {
+  const places = n - 1 - v.toExponential(n - 1).split("e")[1];
+  return v.toLocaleString("en", { maximumFractionDigits: Math.min(Math.max(places, 0), 20) }).replace("-", "−");
+}
+const three = (v) => digits(v, 3);
 const seconds = (v) => v < 0 ? `−${seconds(-v)}` : v === 0 ? "0 ms"
   : v < 0.0009995 ? `${three(v * 1e6)} µs` : v < 0.9995 ? `${three(v * 1e3)} ms`
-  : v < 119.5 ? `${three(v)} s` : v < 7200 ? `${Math.round(v / 60)} min` : `${three(v / 3600)} h`;
+  : v < 119.5 ? `${three(v)} s` : v < 7200 ? `${three(v / 60)} min`
+  : v < 172800 ? `${three(v / 3600)} h` : `${three(v / 86400)} d`;
+const SUFFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
+function count(v) {
+  if (v < 99999.5) return Math.round(v).toLocaleString("en");
+  const [size, suffix] = SUFFIXES.find(([least]) => v >= least);
+  return `${three(v / size)} ${suffix}`;
+}
+// Near 100 enough nines, never rounded up.
+function percent(v) {
+  if (!(v >= 99 && v < 100)) return digits(v, Math.abs(v) < 1 ? 2 : 3);
+  const size = 10 ** (Math.min(Math.max(2, Math.ceil(-Math.log10(1 - v / 100))), 6) - 1);
+  return String(Math.floor(v * size + 1e-9) / size);
+}
 const SIZES = { s: 1, ms: 1e-3 };
-const said = (v, unit) => unit in SIZES ? seconds(v * SIZES[unit])
-  : `${three(v)}${unit && (/^[/%]/.test(unit) ? "" : " ") + unit}`;
+const said = (v, unit) => unit in SIZES ? seconds(v * SIZES[unit]) : unit === "%" ? `${percent(v)}%`
+  : `${v < 9999.5 ? three(v) : count(v)}${unit && (/^[/%]/.test(unit) ? "" : " ") + unit}`;
 const clock = { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
   second: "2-digit", hour12: false };
+const offset = (ms, zone) => new Date(ms).toLocaleString("en-GB",
+  { timeZone: zone, timeZoneName: "shortOffset" }).split(" ").pop().replace("GMT", "UTC");
+// The name is that of the zone at the end of the axis: before a change of clocks it was another.
+const moment = (ms, end, zone, name) => new Date(ms).toLocaleString("en-GB", { ...clock, timeZone: zone })
+  + ` ${offset(ms, zone) === offset(end, zone) ? name : offset(ms, zone)}`;
 // All charts on the page: one crosshair for those over time.
 const charts = new Set();
 
@@ -103,9 +125,10 @@ class Live {
     box.style[part > 0.6 ? "right" : "left"] = `calc(${(part > 0.6 ? 1 - part : part) * 100}% + 10px)`;
     box.setAttribute("role", "status");
     const { begin, step } = this, { unit } = this.chart.dataset;
+    const { zone, zoneName } = this.chart.dataset;
     const head = this.x === "since" ? `${seconds(at)} since arrival` : this.x === "time"
-      ? `${new Date(begin + (hit?.kind === "line" ? at : Math.floor(at)) * step)
-          .toLocaleString("en-GB", { ...clock, timeZone: this.chart.dataset.zone })} ${this.chart.dataset.zoneName}`
+      ? moment(begin + (hit?.kind === "line" ? at : Math.floor(at)) * step, begin + this.right * step,
+          zone, zoneName)
       : `took up to ${seconds(10 ** at)}`;
     this.add("", box).textContent = head;
     this.share(at);
@@ -113,7 +136,7 @@ class Live {
       const row = this.add("ek-said-row", box);
       this.add("", row, "i").style.background = colour;
       if (kind === "cell")
-        row.append(`${three(point[1])} in ${seconds(10 ** point[2])} – ${seconds(10 ** point[3])}`);
+        row.append(`${said(point[1], "")} in ${seconds(10 ** point[2])} – ${seconds(10 ** point[3])}`);
       else {
         row.append(name);
         this.add("", row, "b").textContent = point ? said(point[1], unit) : "no data";

@@ -23,5 +23,5 @@ WHERE h.time < fromUnixTimestamp64Milli({to_ms:Int64})
 GROUP BY alert_id
 HAVING state IN ('firing', 'pending')
     OR max(h.time) >= fromUnixTimestamp64Milli({from_ms:Int64})
-ORDER BY state != 'firing', state != 'pending', severity != 'page', started_ms DESC
+ORDER BY state != 'firing', state != 'pending', severity != 'page', started_ms DESC, slo, severity, alert_id
 LIMIT 100

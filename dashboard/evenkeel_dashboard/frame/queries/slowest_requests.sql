@@ -30,7 +30,10 @@ WHERE (requests.model, requests.time) GLOBAL IN
 )
   AND requests.time >= fromUnixTimestamp64Milli({from_ms:Int64})
   AND requests.time < fromUnixTimestamp64Milli({to_ms:Int64})
+  -- Others may have arrived at the same nanosecond.
   AND ({tenant:String} = '' OR tenant = {tenant:String})
+  AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+  AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
   AND ({rank_by:String} != 'failed' OR status != 'ok')
   AND rank_s IS NOT NULL
 ORDER BY rank_s DESC, request_id

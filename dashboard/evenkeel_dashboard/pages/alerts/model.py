@@ -141,6 +141,12 @@ def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
     return bars
 
 
+def ended(alerts: Sequence[Row]) -> list[Row]:
+    """Return the alerts that have ended, the newest first whatever their severity."""
+    past = [alert for alert in alerts if alert["state"] not in ("firing", "pending")]
+    return sorted(past, key=lambda alert: -(alert["fired_ms"] or alert["started_ms"]))
+
+
 def headline(
     alerts: Sequence[Row], is_watched: bool = True, past_ms: int | None = None
 ) -> tuple[str, str]:
@@ -169,13 +175,29 @@ def headline(
     return "good", f"{at}nothing was firing" if at else "Nothing is firing"
 
 
-def delivery_words(notifications: Mapping[str, int]) -> str:
-    """Return the delivery counts in words."""
+def delivery_words(notifications: Mapping[str, int], failing: Sequence[Row] = ()) -> str:
+    """Return the delivery counts in words, and the receivers that do not accept notifications."""
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
     text = f"{notifications.get('delivered', 0)} delivered, {waiting or 'none'} pending"
-    text += f", {dead} failed" if dead else ", none failed"
+    if failing:
+        verb = "does" if len(failing) == 1 else "do"
+        names = ", ".join(str(each["receiver"]) for each in failing)
+        text += f" ({names} {verb} not accept them)"
+    if dead or not failing:
+        text += f", {dead or 'none'} failed"
     withdrawn = notifications.get("withdrawn", 0)
     return f"{text}, {withdrawn} withdrawn" if withdrawn else text
+
+
+def failure_words(failing: Row, now_ms: int) -> str:
+    """Return since when a receiver accepts no notifications, and why."""
+    since_ms = parse_time_ms(failing["since"]) or 0
+    num = failing["undelivered"]
+    return (
+        f"{failing['receiver']} has not accepted {num:,} notification{'' if num == 1 else 's'}, "
+        f"the oldest for {formats.age((now_ms - since_ms) / 1000)}; they are retried. Last error: "
+        f"{failing['error'] or 'unknown'}."
+    )
 
 
 def letter_words(letter: Row, history: Sequence[Row]) -> str:

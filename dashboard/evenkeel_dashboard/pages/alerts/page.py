@@ -14,7 +14,7 @@ from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
@@ -26,6 +26,8 @@ from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     delivery_words,
+    ended,
+    failure_words,
     headline,
     lasts_s,
     letter_words,
@@ -53,7 +55,7 @@ def _body(selection: Selection) -> None:
     book, problem = _read_book()
     past_ms = window.to_ms if selection.is_past(now_ms()) else None
     level, sentence = headline(found, book is not None, past_ms)
-    told = delivery_words(book["notifications"]) if book else ""
+    told = delivery_words(book["notifications"], _failing(book)) if book else ""
     num_all = found[0]["num_alerts"] if found else 0
     counted = f"{num_all:,} alert{'' if num_all == 1 else 's'} in this range"
     if num_all > len(found):
@@ -64,7 +66,9 @@ def _body(selection: Selection) -> None:
     )
     reason = look + (f"Notifications: {told}." if told else "")
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
-    if problem:
+    if problem and identity().tenant:
+        st.caption("Silences, deliveries and actions are of all tenants, and not shown to one.")
+    elif problem:
         st.html(
             markup.remark(
                 f"Silences, deliveries and actions are not available: {problem}.",
@@ -77,7 +81,8 @@ def _body(selection: Selection) -> None:
     # What the evaluator knows is of now.
     kept = [] if past_ms else (book or {}).get("alerts", [])
     for number, alert in enumerate(active):
-        _show_active(number, alert, kept, selection, past_ms)
+        with st.container(border=True, key=f"card-alert-{number}"):
+            show_active(alert, kept, selection, past_ms)
     _show_timeline(found, window)
     if book:
         left, right = st.columns(2, gap="small")
@@ -97,13 +102,20 @@ def _read_book() -> tuple[dict[str, Any] | None, str]:
         return None, str(error)
 
 
-def _show_active(
-    number: int,
+def show_active(
     alert: dict[str, Any],
     kept: list[dict[str, Any]],
     selection: Selection,
     past_ms: int | None,
 ) -> None:
+    """Draw an alert that fires or is pending, with what to do about it.
+
+    Args:
+        alert: A row of the query `alerts`.
+        kept: What the evaluator knows of the alerts.
+        selection: For links.
+        past_ms: The end of a range in the past; None for now.
+    """
     annotations = alert["annotations"] or {}
     params = selection.to_params()
     named = alert["slo"], alert["severity"]
@@ -124,32 +136,32 @@ def _show_active(
     summary = annotations.get("summary") or annotations.get("description") or ""
     details = annotations.get("description", "") if annotations.get("summary") else ""
     lasted = formats.age(((past_ms or now_ms()) - began_ms) / 1000)
-    with st.container(border=True, key=f"card-alert-{number}"):
-        st.html(
-            f'<div class="ek-alert ek-{level}"><div class="ek-row">'
-            f"<b>{name}</b>{badges}"
-            f'<span class="ek-asof">since {formats.moment_ms(began_ms)}, {lasted}</span></div>'
-            f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
-            f"{alert_columns(annotations, slo_href, params)}</div>"
-        )
-        if may_act() and alert["state"] == "firing" and past_ms is None:
-            _show_actions(number, alert["slo"], taken_by)
+    st.html(
+        f'<div class="ek-alert ek-{level}"><div class="ek-row">'
+        f"<b>{name}</b>{badges}"
+        f'<span class="ek-asof">since {formats.moment_ms(began_ms)}, {lasted}</span></div>'
+        f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
+        f"{alert_columns(annotations, slo_href, params)}</div>"
+    )
+    if may_act() and alert["state"] == "firing" and past_ms is None:
+        _show_actions(alert["alert_id"], alert["slo"], taken_by)
 
 
-def _show_actions(number: int, slo: str, taken_by: str | None) -> None:
+def _show_actions(alert_id: str, slo: str, taken_by: str | None) -> None:
+    # Not by its place: what is written stays with the alert when another comes before it.
     with (
-        st.expander("Acknowledge or silence", key=f"act-{number}"),
-        st.form(f"act-{number}", border=False),
+        st.expander("Acknowledge or silence", key=f"act-{alert_id}"),
+        st.form(f"act-{alert_id}", border=False),
     ):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            author = author_field(f"act-{number}")
-            comment = st.text_input("what you are doing about it", key=f"comment-{number}")
-            duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{number}", width=100)
+            author = author_field(f"act-{alert_id}")
+            comment = st.text_input("what you are doing about it", key=f"comment-{alert_id}")
+            duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{alert_id}", width=100)
         with st.container(horizontal=True):
             acknowledges = st.form_submit_button(
-                "Acknowledge", disabled=taken_by is not None, key=f"ack-{number}"
+                "Acknowledge", disabled=taken_by is not None, key=f"ack-{alert_id}"
             )
-            silences = st.form_submit_button("Silence", key=f"silence-{number}")
+            silences = st.form_submit_button("Silence", key=f"silence-{alert_id}")
         order = {"slo": slo, "comment": comment}
         if acknowledges and perform("acknowledge", order, author, f"{slo} is acknowledged."):
             st.rerun()
@@ -226,13 +238,21 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                         st.rerun()
 
 
+def _failing(book: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the receivers that accept no notifications; an older collector does not say."""
+    return list(book.get("failing", []))
+
+
 def _show_letters(book: dict[str, Any]) -> None:
     with st.container(border=True, key="card-letters"):
-        words = delivery_words(book["notifications"])
-        st.html(f'<div class="ek-title">Deliveries<small>{words}</small></div>')
+        words = delivery_words(book["notifications"], _failing(book))
+        st.html(f'<div class="ek-title">Deliveries<small>{escape(words)}</small></div>')
+        for each in _failing(book):
+            st.html(markup.notice(failure_words(each, now_ms())))
         letters = book["dead_letters"]
         if not letters:
-            st.caption("No failed deliveries.")
+            if not _failing(book):
+                st.caption("No failed deliveries.")
             return
         rows = [
             [
@@ -268,7 +288,7 @@ def _show_letters(book: dict[str, Any]) -> None:
 
 
 def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
-    past = [alert for alert in found if alert["state"] not in ("firing", "pending")]
+    past = ended(found)
     with st.container(border=True, key="card-past"):
         st.html('<div class="ek-title">Resolved in this range<small>newest first</small></div>')
         if not past:

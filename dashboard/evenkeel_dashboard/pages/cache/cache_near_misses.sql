@@ -21,5 +21,5 @@ WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({prompt:String} = '' OR concat(SpanAttributes['evenkeel.prompt.name'], '@',
         SpanAttributes['evenkeel.prompt.version']) = {prompt:String})
     AND ({slo_class:String} = '' OR SpanAttributes['evenkeel.slo_class'] = {slo_class:String})
-ORDER BY similarity DESC NULLS LAST, time_ms DESC
+ORDER BY similarity DESC NULLS LAST, time_ms DESC, trace_id, request_id
 LIMIT {limit:UInt32}

@@ -8,7 +8,13 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
-from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, near_miss_words, unstable
+from evenkeel_dashboard.pages.cache.model import (
+    by_cause,
+    miss_words,
+    near_miss_href,
+    near_miss_words,
+    unstable,
+)
 
 Row = dict[str, Any]
 
@@ -86,7 +92,7 @@ def show_near_misses(rows: list[Row]) -> None:
                 Cell(near_miss_words(row), title=row["reason"]),
                 Cell(_verdict(row["verdict"])),
                 Cell(row["tenant"] or "–"),
-                Cell("open", href=page_link("request", {"trace_id": row["trace_id"]})),
+                Cell("open", href=near_miss_href(row)),
             ]
             for row in rows
         ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from evenkeel.why.ledger import MISSES
 from evenkeel_dashboard.draw import formats
+from evenkeel_dashboard.draw.markup import page_link
 from evenkeel_dashboard.draw.tiles import Tile
 
 Row = Mapping[str, Any]
@@ -241,6 +242,11 @@ def near_miss_words(row: Row) -> str:
     if row["reason"]:
         return reason_words(row["reason"])
     return "shadow mode" if row["outcome"] == "shadow" else "not similar enough"
+
+
+def near_miss_href(row: Row) -> str:
+    """Return the link to a request, by its arrival, as a trace may have several."""
+    return page_link("request", {"trace_id": row["trace_id"], "at": str(row["time_ms"])})
 
 
 def mode_words(mode: str) -> str:

@@ -14,10 +14,10 @@ from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.shift import large_sample_shift
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.contents import contents_later, range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart
 from evenkeel_dashboard.pages.compare.figure import distributions

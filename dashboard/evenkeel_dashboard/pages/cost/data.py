@@ -39,7 +39,8 @@ class CostData:
         prices: Rows of `prices_in_force`.
         engines: Rows of `engine_seconds`, by hour.
         compressed: Rows of `compressed_tokens`.
-        drawn: The cohorts of the series, in its columns; `OTHERS` last if there are more.
+        drawn: The cohorts of the series, whose columns are named by place; `OTHERS` last if there
+            are more.
         series: Cost by step and drawn cohort.
         window: The window as read: whole minutes, from the rollups.
     """
@@ -102,20 +103,22 @@ def cost_later(selection: Selection, window: Window, dimension: str) -> Callable
             engines=engines(),
             compressed=compressed(),
             drawn=drawn,
-            series=_by_cohort(frame, drawn, window),
+            series=by_cohort(frame, drawn, window),
             window=window,
         )
 
     return read
 
 
-def _by_cohort(frame: pd.DataFrame, drawn: list[str], window: Window) -> pd.DataFrame:
-    """Return one column per drawn cohort and one row per step; steps without a cost are 0."""
+def by_cohort(frame: pd.DataFrame, drawn: list[str], window: Window) -> pd.DataFrame:
+    """Return one column per drawn cohort, named by its place, and one row per step."""
+    columns = [str(place) for place in range(len(drawn))]
     if not frame.empty:
+        place_of = dict(zip(drawn, columns, strict=True))
         frame = (
-            frame.assign(cohort=frame["cohort"].replace("", OTHERS))
-            .pivot_table(index="bucket", columns="cohort", values="cost", aggfunc="sum")
-            .reindex(columns=drawn)
+            frame.assign(place=frame["cohort"].replace("", OTHERS).map(place_of))
+            .pivot_table(index="bucket", columns="place", values="cost", aggfunc="sum")
+            .reindex(columns=columns)
             .reset_index()
         )
-    return fill_gaps(frame, drawn, window)
+    return fill_gaps(frame, columns, window)

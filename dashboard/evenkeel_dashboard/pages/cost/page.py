@@ -40,6 +40,11 @@ _LOOK_FOR = (
     "See whose share of the bill grew, then what was wasted: cancelled and failed answers cost "
     "as much as good ones. Click a name to see its share of the bill."
 )
+_TO_CLICK = {
+    **dict.fromkeys(FILTERS, "; click a name to filter, a number of requests to list them"),
+    "route": "; click a number of requests to list them",
+    "service": "",
+}
 
 
 def show() -> None:
@@ -106,7 +111,7 @@ def _price_words(data: CostData, prices: PriceFile) -> str:
 def _show_bill(data: CostData, dimension: str, currency: str) -> None:
     palette = colours()
     series = [
-        Line(name, name, palette.categories[place % len(palette.categories)])
+        Line(str(place), name, palette.categories[place % len(palette.categories)])
         for place, name in enumerate(data.drawn)
     ]
     figure = stacked_bars(data.series, series, Scale("", 1.0), data.window)
@@ -116,8 +121,11 @@ def _show_bill(data: CostData, dimension: str, currency: str) -> None:
     )
 
 
-def _links(selection: Selection, dimension: str, name: str) -> tuple[str, str]:
+def cohort_links(selection: Selection, dimension: str, name: str) -> tuple[str, str]:
     """Return the links of a cohort: its part of the bill, and its requests; "" for none."""
+    if dimension == "route" and name != NONE:
+        # A filter of the page Explore alone.
+        return "", markup.page_link("explore", {**selection.to_params(), "route": name})
     # Requests of a prompt without a version cannot be filtered.
     if dimension not in FILTERS or name == NONE or (dimension == "prompt" and name[-1:] == "@"):
         return "", ""
@@ -136,12 +144,12 @@ def _show_cohorts(
         shown = present[:MAX_COHORTS]
         more = f"; {len(shown)} of {len(present)}" if len(present) > len(shown) else ""
         st.html(
-            f'<div class="ek-title">By {by}<small>dearest first{more}; click a name to filter, '
-            "a number of requests to list them</small></div>"
+            f'<div class="ek-title">By {by}<small>dearest first{more}{_TO_CLICK[dimension]}'
+            "</small></div>"
         )
         rows = []
         for each in shown:
-            of_cost, of_requests = _links(selection, dimension, each.name)
+            of_cost, of_requests = cohort_links(selection, dimension, each.name)
             share = each.cost / total.cost if total.cost and each.known_cost is not None else None
             rows.append(
                 [
@@ -190,7 +198,7 @@ def _show_changes(
             level = "bad" if change > 0 else "good"
             rows.append(
                 [
-                    Cell(each.name, href=_links(selection, dimension, each.name)[0]),
+                    Cell(each.name, href=cohort_links(selection, dimension, each.name)[0]),
                     _price(each.before, currency),
                     _price(each.known_cost, currency),
                     Cell(words, is_number=True, sorts_as=change),

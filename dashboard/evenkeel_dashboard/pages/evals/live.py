@@ -15,7 +15,7 @@ from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import author_field, may_act, perform
 from evenkeel_dashboard.frame.page import colours, now_ms
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import chart

@@ -13,7 +13,7 @@ from evenkeel.prompts.registry import LABELS
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from evenkeel.outside_text import for_spreadsheet
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.markup import Cell, page_link
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ORDERS = {
     "time": "newest",
@@ -28,6 +29,7 @@ ANSWERS = {"": "all", "empty": "empty", "failed_tools": "tool call did not parse
 STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
 # The columns of a request's row that the store can order by.
 _ORDER_OF = {"TTFT": "ttft", "total": "e2e", "input": "input", "output": "output"}
+_NESTED = (dict, list, tuple, np.ndarray)
 _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
 _REASON = re.compile(
     r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
@@ -75,20 +77,45 @@ def ordering_headers(headers: Sequence[str], params: Mapping[str, str]) -> list[
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """Return a frame as UTF-8 CSV, with text escaped so that spreadsheets run no formulas."""
+    """Return a frame as UTF-8 CSV, with text escaped so that spreadsheets run no formulas.
+
+    Lists and maps are JSON.
+    """
     safe = frame.copy()
     for name in safe.columns:
         if safe[name].dtype == object or str(safe[name].dtype).startswith("str"):
-            safe[name] = safe[name].map(for_spreadsheet)
+            safe[name] = safe[name].map(_json_if_nested).map(for_spreadsheet)
     text: str = safe.to_csv(index=False)
     return text.encode()
 
 
 def parquet_bytes(frame: pd.DataFrame) -> bytes:
-    """Return a frame as Parquet."""
+    """Return a frame as Parquet; lists and maps are JSON, as not all of them can be written."""
+    plain = frame.copy()
+    for name in plain.columns:
+        if plain[name].dtype == object:
+            plain[name] = plain[name].map(_json_if_nested)
     buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
+    plain.to_parquet(buffer, index=False)
     return buffer.getvalue()
+
+
+def _json_if_nested(value: Any) -> Any:
+    if not isinstance(value, _NESTED):
+        return value
+    return json.dumps(_plain(value), ensure_ascii=False, default=str)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a user's own query in Python's own types; a missing one is None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    # NaN is the only value that differs from itself.
+    return None if value is pd.NA or value is pd.NaT or value != value else value
 
 
 def refusal_words(message: str) -> str:
@@ -99,6 +126,11 @@ def refusal_words(message: str) -> str:
 
 def cell_words(value: Any) -> str:
     """Return a value of a user's own query as text."""
+    if isinstance(value, dict):
+        parts = (f"{key}: {cell_words(each)}" for key, each in _plain(value).items())
+        return f"{{{', '.join(parts)}}}"
+    if isinstance(value, _NESTED):
+        return f"[{', '.join(map(cell_words, _plain(value)))}]"
     if value is None:
         return formats.NO_DATA
     if isinstance(value, float):

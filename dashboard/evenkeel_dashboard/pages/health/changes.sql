@@ -9,7 +9,8 @@ FROM
         'prompt' AS kind,
         concat(prompt_name, '@', prompt_version) AS name,
         lagInFrame(toString(prompt_version)) OVER (
-            PARTITION BY prompt_name ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+            PARTITION BY prompt_name ORDER BY first_ms, length(prompt_version), prompt_version
+            ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
             AS before,
         first_ms
     FROM
@@ -26,7 +27,7 @@ FROM
         'model' AS kind,
         model AS name,
         lagInFrame(toString(model)) OVER (
-            ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING) AS before,
+            ORDER BY first_ms, model ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING) AS before,
         first_ms
     FROM
     (
@@ -42,7 +43,7 @@ FROM
         'server' AS kind,
         concat(service, '@', instance) AS name,
         lagInFrame(toString(instance)) OVER (
-            PARTITION BY service ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+            PARTITION BY service ORDER BY first_ms, instance ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
             AS before,
         first_ms
     FROM
@@ -56,5 +57,5 @@ FROM
     )
 )
 WHERE before != '' AND first_ms > {from_ms:Int64} + 120000
-ORDER BY first_ms DESC
+ORDER BY first_ms DESC, kind, name
 LIMIT 5 BY kind

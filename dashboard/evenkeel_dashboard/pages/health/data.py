@@ -13,7 +13,7 @@ from evenkeel_dashboard.draw.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.burns import burns_later
-from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.contents import newest_later, num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
 
@@ -31,7 +31,6 @@ SERIES_COLUMNS = (
 )
 SUMMARY_COLUMNS = (
     "num_requests",
-    "newest_ms",
     "requests_per_s",
     "error_ratio",
     "aborted_ratio",
@@ -54,6 +53,7 @@ class HealthData:
         alerts: Alerts that fired or were pending.
         burned_ms: By SLO, when it last burned its budget faster than it lasts.
         wasted: Tokens computed for nothing, by cause.
+        newest_ms: When the newest request arrived; None without requests.
         window: The window as read; steps are longer if the rollup was used.
     """
 
@@ -65,6 +65,7 @@ class HealthData:
     alerts: list[dict[str, Any]]
     burned_ms: dict[str, int | None]
     wasted: WastedTokens
+    newest_ms: int | None
     window: Window
 
 
@@ -77,7 +78,7 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
     stored = num_requests(selection, window)
     window = window.sized(stored)
     # Start all queries before waiting for the first.
-    measured = _measured_later(selection, window)
+    measured, newest = _measured_later(selection, window), newest_later(selection, window)
     slos, burns = (
         reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window)),
         burns_later(window),
@@ -104,6 +105,7 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
             alerts=alerts(),
             burned_ms={row["slo"]: row["burned_ms"] for row in burned()},
             wasted=wasted_tokens(wasted()[0]),
+            newest_ms=newest(),
             window=shown,
         )
 

@@ -54,8 +54,7 @@ SELECT
     sumIf(weight * prefill_s, isNotNull(ttft_s))
         / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(prefill_s)), 0) AS prefill_mean_s,
     sumIf(weight * decode_s, isNotNull(ttft_s))
-        / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(decode_s)), 0) AS decode_mean_s,
-    toUnixTimestamp64Milli(maxOrNull(time)) AS newest_ms
+        / nullIf(sumIf(weight, isNotNull(ttft_s) AND isNotNull(decode_s)), 0) AS decode_mean_s
 FROM evenkeel.requests
 WHERE time >= fromUnixTimestamp64Milli(2 * {from_ms:Int64} - {to_ms:Int64})
   AND time < fromUnixTimestamp64Milli({to_ms:Int64})

@@ -28,8 +28,7 @@ SELECT
     sum(r.accepted_tokens) / nullIf(sum(r.drafted_tokens), 0) AS acceptance_rate,
     sum(r.queue_sum_s) / nullIf(sum(r.num_queue), 0) AS queue_mean_s,
     sum(r.prefill_sum_s) / nullIf(sum(r.num_prefill), 0) AS prefill_mean_s,
-    sum(r.decode_sum_s) / nullIf(sum(r.num_decode), 0) AS decode_mean_s,
-    toUnixTimestamp(maxOrNull(r.minute)) * 1000 AS newest_ms
+    sum(r.decode_sum_s) / nullIf(sum(r.num_decode), 0) AS decode_mean_s
 FROM requests_rolled(
     from_ms = {before_ms:Int64}, to_ms = {to_ms:Int64}, step_s = {step_s:UInt32}) AS r
 WHERE ({model:String} = '' OR model = {model:String})

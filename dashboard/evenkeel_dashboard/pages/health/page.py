@@ -43,6 +43,7 @@ from evenkeel_dashboard.frame.page import (
 )
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.series import firing_periods
+from evenkeel_dashboard.frame.signing_in import identity
 from evenkeel_dashboard.frame.zoom import chart, zoomable
 from evenkeel_dashboard.pages.health.data import HealthData, health_later
 from evenkeel_dashboard.pages.health.model import (
@@ -96,13 +97,13 @@ def _body(selection: Selection) -> None:
     if not data.summary["num_requests"]:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
-        _show_slos(data, selection)
+        show_slos(data, selection)
         # A service that is down has no requests, but alerts.
         if data.alerts:
             _show_alerts(data, selection)
         return
     st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
-    _show_slos(data, selection)
+    show_slos(data, selection)
     is_firing = any(alert["state"] == "firing" for alert in data.alerts)
     if is_firing:
         _show_alerts(data, selection)
@@ -157,7 +158,7 @@ def _verdict(data: HealthData, selection: Selection) -> StateSummary:
 
 
 def _as_of(data: HealthData, selection: Selection) -> str:
-    return as_of(data.summary["newest_ms"], None if selection.is_fixed else data.window.to_ms)
+    return as_of(data.newest_ms, None if selection.is_fixed else data.window.to_ms)
 
 
 def _show_empty(selection: Selection, window: Window) -> None:
@@ -185,7 +186,14 @@ def _show_empty(selection: Selection, window: Window) -> None:
     )
 
 
-def _show_slos(data: HealthData, selection: Selection) -> None:
+def show_slos(data: HealthData, selection: Selection) -> None:
+    """Draw the SLOs, or how to have some evaluated."""
+    if not data.slos and identity().tenant:
+        st.caption(f"No SLO is evaluated for tenant {markup.plain(identity().tenant or '')} alone.")
+        return
+    if not data.slos and selection.is_past(now_ms()):
+        st.caption("No SLO was evaluated at the end of this range.")
+        return
     if not data.slos:
         st.html(
             markup.remark(

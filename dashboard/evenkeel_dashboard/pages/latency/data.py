@@ -54,6 +54,11 @@ class LatencyView:
     definition: str
     dimension: str
 
+    @property
+    def name(self) -> str:
+        """A name for the URL."""
+        return f"{self.measure}/{self.definition}/{self.dimension}"
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyData:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
@@ -19,8 +22,6 @@ from evenkeel_dashboard.pages.latency.model import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenkeel_dashboard.draw.charts import Scale
 
 _WIDTHS = (1.6, 2.0, 2.4)
@@ -43,14 +44,16 @@ def percentile_lines(
 
 
 def cohort_lines(
-    frame: pd.DataFrame, names: list[str], window: Window, colours: Palette
+    frames: Mapping[str, pd.DataFrame], column: str, window: Window, colours: Palette
 ) -> tuple[Chart, Scale]:
-    """Return a chart with one line per cohort; the frame has one column named after each."""
+    """Return a chart with one line per cohort: a column of its frame; there is one at least."""
     series = [
-        Line(name, name, colours.categories[i % len(colours.categories)])
-        for i, name in enumerate(names)
+        Line(str(i), name, colours.categories[i % len(colours.categories)])
+        for i, name in enumerate(frames)
     ]
-    scale = scale_of(frame, names)
+    values = {str(i): frame[column] for i, frame in enumerate(frames.values())}
+    frame = pd.DataFrame({"bucket": next(iter(frames.values()))["bucket"], **values})
+    scale = scale_of(frame, list(values))
     return lines(frame, series, scale, window), scale
 
 

@@ -17,7 +17,6 @@ SELECT
             values, arrayMap(value -> toUInt32(round(row_weight)), values)),
         quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values)) AS found,
     found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s,
-    toUnixTimestamp64Milli(max(time)) AS newest_ms,
     count() OVER () AS num_cohorts
 FROM latency_values(
     measure = {measure:String}, definition = {definition:String}, dimension = {dimension:String},

@@ -22,7 +22,6 @@ SELECT
         finalizeAggregation(centroids)) AS num_requests,
     finalizeAggregation(digest) AS found,
     found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s,
-    toUnixTimestamp(max(r.minute)) * 1000 AS newest_ms,
     count() OVER () AS num_cohorts
 FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = 3600) AS r
 WHERE ({model:String} = '' OR model = {model:String})

@@ -74,6 +74,7 @@ class Picked:
         low_s: Lower bound, inclusive; `high_s` is the upper bound, exclusive.
         near_s: Requests nearest to this value come first.
         cohort: Only this cohort; "" for all.
+        view: The name of the view whose values these are; "" for any.
     """
 
     from_ms: int
@@ -82,11 +83,13 @@ class Picked:
     high_s: float
     near_s: float
     cohort: str = ""
+    view: str = ""
 
     def to_param(self) -> str:
         """Return it as a URL parameter."""
         numbers = f"{self.low_s:.6g}~{self.high_s:.6g}~{self.near_s:.6g}"
-        return f"{self.from_ms}~{self.to_ms}~{numbers}~{self.cohort}"
+        view = f"{self.view}:" if self.view else ""
+        return f"{view}{self.from_ms}~{self.to_ms}~{numbers}~{self.cohort}"
 
     @classmethod
     def from_param(cls, text: str) -> Picked | None:
@@ -94,13 +97,20 @@ class Picked:
         parts = text.split("~", 5)
         if len(parts) != 6:
             return None
+        view, _, first = parts[0].rpartition(":")
         try:
-            begin, end = int(parts[0]), int(parts[1])
+            begin, end = int(first), int(parts[1])
             low, high, near = (float(part) for part in parts[2:5])
         except ValueError:
             return None
         is_sane = 0 <= begin < end < 1 << 53 and all(map(math.isfinite, (low, high, near)))
-        return cls(begin, end, low, high, near, parts[5]) if is_sane else None
+        return cls(begin, end, low, high, near, parts[5], view) if is_sane else None
+
+
+def picked_of(text: str, view: str) -> Picked | None:
+    """Return what the URL says was picked; None if it was in another view, of other values."""
+    picked = Picked.from_param(text)
+    return picked if picked is not None and picked.view in ("", view) else None
 
 
 def step_shown(begin_ms: int, step_s: int, window: Window) -> tuple[int, int]:
@@ -189,14 +199,17 @@ def heat(rows: Sequence[Row]) -> Heat:
 
 
 def axis_ticks_s(bins: Sequence[int]) -> list[float]:
-    """Return round axis values over some bins: powers of ten, or finer if there are few."""
+    """Return round axis values over some bins: powers of ten, or finer if there are few.
+
+    Bins without a round value have their two ends.
+    """
     if not bins:
         return []
     low, high = bins[0] // BINS_A_DECADE, -(-(bins[-1] + 1) // BINS_A_DECADE)
     steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
     least, most = bin_edges(bins[0])[0], bin_edges(bins[-1])[1]
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
-    return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01]
+    return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01] or [least, most]
 
 
 def is_value(cohort: str) -> bool:

@@ -6,19 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.charts import add_objective
-from evenkeel_dashboard.draw.escaping import escape
+from evenkeel_dashboard.draw.escaping import escape, visible
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.slo_tiles import drawn_limits
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.contents import newest_later, range_of
 from evenkeel_dashboard.frame.fields import pick, set_param
 from evenkeel_dashboard.frame.page import (
     as_of,
@@ -62,6 +61,7 @@ from evenkeel_dashboard.pages.latency.model import (
     is_value,
     meaning,
     missing_words,
+    picked_of,
     step_shown,
 )
 
@@ -90,11 +90,11 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
     window = selection.window(now_ms())
     slos = reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window))
     definitions = definitions_later(selection, window, view)
+    newest = newest_later(selection, window)
     data = read_latency(selection, window, view)
     window = data.window
-    newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
     end_ms = None if selection.is_fixed else window.to_ms
-    st.html(f'<div class="ek-asof">{as_of(newest_ms, end_ms)}{_source_words(data)}</div>')
+    st.html(f'<div class="ek-asof">{as_of(newest(), end_ms)}{_source_words(data)}</div>')
     if not data.cohorts:
         st.html(
             markup.hint(
@@ -125,9 +125,7 @@ def _show_charts(
     title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
     names = list(data.series)
     if view.dimension:
-        columns = {name: frame[f"{percentile}_s"] for name, frame in data.series.items()}
-        frame = pd.DataFrame({"bucket": data.series[names[0]]["bucket"], **columns})
-        figure, scale = cohort_lines(frame, names, window, colours())
+        figure, scale = cohort_lines(data.series, f"{percentile}_s", window, colours())
     else:
         figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
     grid = heat(data.heat)
@@ -136,7 +134,7 @@ def _show_charts(
         for limit_s, label in drawn_limits(slos(), view.measure, selection().filters()):
             add_objective(figure, limit_s, label, scale, colours())
             add_threshold(cells, limit_s, label, colours())
-    picked = Picked.from_param(st.query_params.get("picked", ""))
+    picked = picked_of(st.query_params.get("picked", ""), view.name)
     if picked is not None:
         mark_point(figure, picked, scale, colours())
         mark_cell(cells, picked, colours())
@@ -147,7 +145,7 @@ def _show_charts(
         "latency",
         title,
         f"{meaning(view.measure, view.definition)}; click a point to see its requests",
-        partial(_pick_point, names if view.dimension else [], window, scale.factor),
+        partial(_pick_point, view, names if view.dimension else [], window, scale.factor),
     )
     with st.container(border=True, key="card-heatmap", gap="xxsmall"):
         every = f"{MEASURES[view.measure]} of every request"
@@ -159,29 +157,34 @@ def _show_charts(
             cells,
             "heatmap",
             f"{every}, as a heatmap",
-            partial(_pick_cell, data.heat_step_s, window),
+            partial(_pick_cell, view, data.heat_step_s, window),
         )
 
 
 def _pick_point(
-    cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
+    view: LatencyView,
+    cohorts: list[str],
+    window: Window,
+    factor: float,
+    point: Mapping[str, Any],
 ) -> None:
     from_ms, to_ms = step_shown(int(point["at_ms"]), window.step_s, window)
     near_s = float(point["value"]) / factor
-    cohort = point["name"] if point["name"] in cohorts else ""
-    picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort)
+    # The chart has the name as it is shown.
+    cohort = {visible(name): name for name in cohorts}.get(point["name"], "")
+    picked = Picked(from_ms, to_ms, 0.0, NOTHING_ABOVE_S, near_s, cohort, view.name)
     set_param("picked", picked.to_param())
 
 
-def _pick_cell(step_s: int, window: Window, point: Mapping[str, Any]) -> None:
+def _pick_cell(view: LatencyView, step_s: int, window: Window, point: Mapping[str, Any]) -> None:
     from_ms, to_ms = step_shown(int(point["at_ms"]), step_s, window)
     number = bin_of(10 ** float(point["middle"]))
-    picked = Picked(from_ms, to_ms, *bin_values(number), bin_middle(number))
+    picked = Picked(from_ms, to_ms, *bin_values(number), bin_middle(number), view=view.name)
     set_param("picked", picked.to_param())
 
 
 def _show_picked(selection: Selection, view: LatencyView) -> None:
-    picked = Picked.from_param(st.query_params.get("picked", ""))
+    picked = picked_of(st.query_params.get("picked", ""), view.name)
     if picked is None:
         return
     rows = read_behind(selection, view, picked)

@@ -24,10 +24,10 @@ from evenkeel_dashboard.draw.request_rows import (
     short_id,
 )
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import set_param
 from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
+from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines

@@ -10,7 +10,7 @@ import streamlit as st
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import author_field, may_act, perform
 
 _HERE = Path(__file__).parent
 Row = dict[str, Any]

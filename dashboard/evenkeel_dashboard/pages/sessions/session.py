@@ -12,10 +12,10 @@ from evenkeel.sessions.ledger import CLIENT, TOOL_PREFIX, SessionLedger
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.fields import pick, set_param
 from evenkeel_dashboard.frame.page import colours, now_ms, selection
 from evenkeel_dashboard.frame.paging import page_number, pages_beside
+from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
 from evenkeel_dashboard.pages.sessions.ledger import (

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.model import SESSIONS, Slo
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.slo_tiles import slo_state

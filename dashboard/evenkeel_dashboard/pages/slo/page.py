@@ -15,12 +15,13 @@ from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
-from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.selection import FILTERS, Selection
+from evenkeel_dashboard.frame.signing_in import identity
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
 from evenkeel_dashboard.pages.slo.budget_figure import show_budget
@@ -33,6 +34,7 @@ from evenkeel_dashboard.pages.slo.data import (
     read_corrections,
     read_slos,
     readable,
+    slos_of,
     spent_later,
 )
 from evenkeel_dashboard.pages.slo.model import (
@@ -59,9 +61,12 @@ _DIMENSIONS = {
 def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=())
-    slos = read_slos()
+    slos = slos_of(read_slos(), identity().tenant)
     names = [slo.name for slo in slos] or awaited(
-        partial(_evaluated, selection), _say_nothing, selection.refresh_s(), "SLOs"
+        partial(_evaluated, selection),
+        partial(say_nothing, selection),
+        selection.refresh_s(),
+        "SLOs",
     )
     if not names:
         return
@@ -78,8 +83,26 @@ def _evaluated(selection: Selection) -> list[str]:
     return [row["slo"] for row in found]
 
 
-def _say_nothing() -> None:
-    st.html(f'<div class="ek-asof">{as_of(None)}</div>')
+def say_nothing(selection: Selection) -> None:
+    """Draw why there is no SLO to show."""
+    st.html(f'<div class="ek-asof">data as of {formats.clock_ms(now_ms())}</div>')
+    if tenant := identity().tenant:
+        st.html(
+            markup.hint(
+                f"No SLO is evaluated for tenant {tenant} alone",
+                "Those of all tenants together are not shown to one of them. An SLO with "
+                "groupBy: [tenant] has one for each.",
+            )
+        )
+        return
+    if selection.is_past(now_ms()):
+        st.html(
+            markup.hint(
+                "No SLO was evaluated at the end of this range",
+                "Choose a later range. For SLOs of a file, start the dashboard with --slos.",
+            )
+        )
+        return
     st.html(
         markup.hint(
             "No SLOs are evaluated, and no SLO file is given",
@@ -129,12 +152,13 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         )
         return
     if is_of_sessions(slo):
-        st.html(_session_link(slo, params))
+        st.html(_session_link(slo, selection.unfiltered().to_params()))
         show_budget(slo, window, spans_ms)
         return
     if slo.indicator.budget is not None:
         filters = page_filters(slo.indicator.shared_select)
-        params = {**params, **{n: v for n, v in filters.items() if n in FILTERS}}
+        params = selection.unfiltered().to_params()
+        params |= {n: v for n, v in filters.items() if n in FILTERS}
         st.html(
             f'<div class="ek-remark">It is a budget of '
             f"{formats.number(slo.indicator.budget)} in money: "
@@ -228,7 +252,8 @@ def _show_spent(spent: BudgetSpend, selection: Selection, part: str, slo: Slo) -
 def cohort_href(burner: Burner, selection: Selection, slo: Slo) -> str:
     """Return the link to a cohort's requests that the SLO judges, the worst first."""
     judged = page_filters(slo.indicator.shared_select) | {burner.dimension: burner.cohort}
-    params = selection.to_params() | judged | {"order": rank_of(slo)}
+    # The page has no filters: those of others do not narrow what it counts.
+    params = selection.unfiltered().to_params() | judged | {"order": rank_of(slo)}
     return markup.page_link("explore", params)
 
 

@@ -10,7 +10,7 @@ from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.zones import shown_zone, typed_time, zone_key
-from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import ask
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.selection import format_time_ms, parse_time_ms

@@ -145,7 +145,7 @@ def _tests(
             continue
         try:
             for found in _matching(test, folder):
-                yield from _tests_of_file(found, folder)
+                yield from _tests_of_file(found)
         except UnfitError as error:
             problems.append(f"tests {test!r:.80}: {error}")
         except ConfigurationError as error:
@@ -164,7 +164,7 @@ def _matching(reference: str, folder: Folder) -> list[Path]:
     return [folder.find(str(path.relative_to(folder.path))) for path in found]
 
 
-def _tests_of_file(path: Path, folder: Folder) -> Iterator[ImportEntry]:
+def _tests_of_file(path: Path) -> Iterator[ImportEntry]:
     suffix = path.suffix.lower()
     if suffix == ".csv":
         for entry in csv_entries(path):

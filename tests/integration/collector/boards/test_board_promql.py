@@ -21,8 +21,6 @@ from tests.checkout import ROOT
 from tests.fixtures.board_queries import BoardQuery, prometheus_queries
 from tests.fixtures.metric_series import input_series
 
-pytestmark = pytest.mark.integration
-
 
 def ready(expr: str) -> str:
     """Return PromQL with every variable replaced; `.+` does not match a label that is missing."""

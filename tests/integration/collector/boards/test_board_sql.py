@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from evenkeel.times import to_datetime
+from evenkeel_collector.store.storage import Storage
 from tests.fixtures.board_queries import BoardQuery, store_queries
 from tests.fixtures.clickhouse_macros import ALL, expand
-from tests.fixtures.new_store import open_new_store
-
-pytestmark = pytest.mark.integration
 
 S = 10**9
 TO_S = 1_795_168_800
@@ -61,8 +59,7 @@ def request(choose: random.Random, number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    storage = open_new_store(tmp_path_factory.mktemp("store"))
+def client(storage: Storage) -> Iterator[Any]:
     client = storage.connect()
     choose = random.Random(3)
     insert(client, "requests", [request(choose, number) for number in range(300)])
@@ -108,7 +105,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     )  # fmt: skip
     yield client
     client.close()
-    storage.close()
 
 
 @pytest.mark.parametrize("query", store_queries(), ids=lambda query: query.name)

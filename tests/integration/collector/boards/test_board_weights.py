@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from evenkeel.store import read_query
+from evenkeel_collector.store.storage import Storage
 from tests.fixtures.board_queries import store_queries
 from tests.fixtures.clickhouse_macros import ALL, expand
 from tests.fixtures.dashboard_process import NO_FILTER
-from tests.fixtures.new_store import open_new_store
 from tests.fixtures.slo_requests import NOW, S, insert
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 TO_S = NOW // S // 3600 * 3600
 FROM_S = TO_S - 3600
@@ -24,14 +22,12 @@ WEIGHTS = [0.25, 1e18, *[1.0, 2.0, 5.0, 100.0] * 25]
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    storage = open_new_store(tmp_path_factory.mktemp("weights") / "store")
+def client(storage: Storage) -> Iterator[Any]:
     client = storage.connect()
     choose = random.Random(7)
     insert(client, *(request(choose, weight) for weight in WEIGHTS))
     yield client
     client.close()
-    storage.close()
 
 
 def request(choose: random.Random, weight: float) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from tests.fixtures.slo_requests import (
     slo_text,
 )
 
-pytestmark = pytest.mark.integration
-
 
 def test_the_burn_of_each_window_is_in_slo_status(client: Any, tmp_path: Path) -> None:
     # 12 s and 1 s are the scaled 1 h and 5 min: 3 of 6 bad, then only good ones.

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.spike_measures import SPIKE_MEASURES
 from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult
@@ -27,8 +27,6 @@ from tests.fixtures.slo_requests import NOW, S, evaluator, insert, slo_text
 from tests.integration.collector.slo.test_rules import engine_rows
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 MINUTE = 60 * S
 # Windows of a minute, so that an hour of past is enough.
 SPIKE = """\
@@ -39,6 +37,7 @@ metadata: {{name: {name}, displayName: Longer than usual}}
 spec:
   spike: {{measure: {measure}, over: 1m, minRequests: 10, groupBy: [model, tenant]}}
 """
+LONG_INPUTS = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
 
 
 def traffic(client: Any, first_minute: int, last_minute: int, **values: Any) -> None:
@@ -91,15 +90,22 @@ def read_past(engine: Evaluator, now_ns: int) -> None:
         engine.cycle(now_ns)
 
 
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
-
-
 def spikes(book: AlertBook) -> dict[str, Alert]:
     return {alert.slo: alert for alert in book.alerts() if alert.slo.startswith("spike/")}
+
+
+def states(book: AlertBook) -> list[str]:
+    return [alert.life.state.value for alert in spikes(book).values()]
+
+
+@pytest.fixture
+def spiking(client: Any, tmp_path: Path, book: AlertBook) -> Evaluator:
+    """An evaluator in which an alert on the long inputs of acme fires since NOW + 2 minutes."""
+    traffic(client, -40, 0)
+    engine = watch(client, tmp_path, "input_tokens")
+    traffic(client, 0, 2, input_tokens=300)
+    engine.cycle(NOW + 2 * MINUTE)
+    return engine
 
 
 def num_explored(client: Any, typed: dict[str, str]) -> int:
@@ -191,57 +197,41 @@ def test_examples_are_the_cohorts_own_and_ended_in_the_window(client: Any) -> No
 
 
 def test_a_spike_resolves_when_it_is_over_and_when_the_tenant_is_gone(
-    client: Any, tmp_path: Path, book: AlertBook
+    client: Any, spiking: Evaluator, book: AlertBook
 ) -> None:
-    traffic(client, -40, 0)
-    engine = watch(client, tmp_path, "input_tokens")
-    traffic(client, 0, 2, input_tokens=300)
-    engine.cycle(NOW + 2 * MINUTE)
     traffic(client, 2, 8)
-    engine.cycle(NOW + 8 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    spiking.cycle(NOW + 8 * MINUTE)
+    assert states(book) == ["resolved"]
     traffic(client, 8, 10, input_tokens=300)
-    engine.cycle(NOW + 10 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
-    engine.cycle(NOW + 20 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    spiking.cycle(NOW + 10 * MINUTE)
+    assert states(book) == ["firing"]
+    spiking.cycle(NOW + 20 * MINUTE)
+    assert states(book) == ["resolved"]
 
 
 def test_a_restart_keeps_an_alert_until_the_past_is_read(
-    client: Any, tmp_path: Path, book: AlertBook
+    client: Any, tmp_path: Path, spiking: Evaluator, book: AlertBook
 ) -> None:
-    traffic(client, -40, 0)
-    engine = watch(client, tmp_path, "input_tokens")
-    traffic(client, 0, 2, input_tokens=300)
-    engine.cycle(NOW + 2 * MINUTE)
-    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
-    again = evaluator(client, tmp_path, text)
+    again = evaluator(client, tmp_path, LONG_INPUTS)
     again.cycle(NOW + 2 * MINUTE + S)
-    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    assert states(book) == ["firing"]
 
 
-def test_a_removed_rule_resolves_its_alerts(client: Any, tmp_path: Path, book: AlertBook) -> None:
-    traffic(client, -40, 0)
-    engine = watch(client, tmp_path, "input_tokens")
-    traffic(client, 0, 2, input_tokens=300)
-    engine.cycle(NOW + 2 * MINUTE)
+def test_a_removed_rule_resolves_its_alerts(
+    client: Any, tmp_path: Path, spiking: Evaluator, book: AlertBook
+) -> None:
     evaluator(client, tmp_path, slo_text(metric="availability")).cycle(NOW + 3 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    assert states(book) == ["resolved"]
 
 
 def test_a_restart_ends_no_alert_whose_requests_are_still_to_come(
-    client: Any, tmp_path: Path, book: AlertBook
+    client: Any, tmp_path: Path, spiking: Evaluator, book: AlertBook
 ) -> None:
-    traffic(client, -40, 0)
-    engine = watch(client, tmp_path, "input_tokens")
-    traffic(client, 0, 2, input_tokens=300)
-    engine.cycle(NOW + 2 * MINUTE)
-    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
-    again = evaluator(client, tmp_path, text)
+    again = evaluator(client, tmp_path, LONG_INPUTS)
     again.cycle(NOW + 30 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    assert states(book) == ["firing"]
     again.cycle(NOW + 35 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    assert states(book) == ["resolved"]
 
 
 def test_an_alert_resolves_when_requests_no_longer_have_the_measure(
@@ -251,21 +241,16 @@ def test_an_alert_resolves_when_requests_no_longer_have_the_measure(
     engine = watch(client, tmp_path, "failed_tool_share")
     traffic(client, 0, 2, tool_calls_failed=2)
     engine.cycle(NOW + 2 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    assert states(book) == ["firing"]
     traffic(client, 2, 10, tool_calls_failed=None)
     engine.cycle(NOW + 10 * MINUTE)
-    assert [a.life.state.value for a in spikes(book).values()] == ["resolved"]
+    assert states(book) == ["resolved"]
 
 
 def test_busier_cohorts_displace_no_cohort_with_an_alert(
-    client: Any, tmp_path: Path, book: AlertBook
+    client: Any, tmp_path: Path, spiking: Evaluator, book: AlertBook
 ) -> None:
-    traffic(client, -40, 0)
-    engine = watch(client, tmp_path, "input_tokens")
-    traffic(client, 0, 2, input_tokens=300)
-    engine.cycle(NOW + 2 * MINUTE)
-    text = slo_text(metric="availability") + SPIKE.format(name="spike", measure="input_tokens")
-    again = evaluator(client, tmp_path, text.replace("tenant]", "tenant], maxGroups: 1"))
+    again = evaluator(client, tmp_path, LONG_INPUTS.replace("tenant]", "tenant], maxGroups: 1"))
     traffic(client, 2, 7, input_tokens=300)
     insert(
         client,
@@ -278,7 +263,7 @@ def test_busier_cohorts_displace_no_cohort_with_an_alert(
     read_past(again, NOW + 7 * MINUTE)
     # Every twelve seconds, cohorts are judged.
     again.cycle(NOW + 7 * MINUTE + 13 * S)
-    assert [a.life.state.value for a in spikes(book).values()] == ["firing"]
+    assert states(book) == ["firing"]
     (family,) = again._rules._spikes._families.values()
     assert family.pasts is not None
     assert list(family.pasts.cohorts) == [("support", "acme")]

@@ -31,7 +31,6 @@ from tests.fixtures.slo_requests import (
 )
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
 # What is no metric of requests, and cost, which needs a budget (test_costs.py).
 OTHERS = (*SESSIONS, *COUNTED_APART, Metric.COMPOSITE)
 

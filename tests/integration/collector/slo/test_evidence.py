@@ -13,10 +13,9 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.delivery.payloads import make_posting
 from evenkeel_collector.slo.store import SloStore
+from tests.fixtures.slo_files import slo_file
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 LEDGER = {"ttft.prefill.others": 1.5, "ttft.queue.seats": 0.3, "decode.decode.own": 0.2}
 
@@ -198,9 +197,7 @@ def test_versions_of_two_prompts_are_two_cohorts(client: Any, tmp_path: Path) ->
     good = [{"end_ns": NOW - S} | prompt for prompt in (chat, chat, support)]
     bad = [{"end_ns": NOW - S} | SLOW | support for _ in range(3)]
     insert(client, *good, *bad)
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     rows = SloStore(client).evidence(query("slo_cohorts"), slo, NOW - 60 * S, NOW)
     found = {(r["dimension"], r["cohort"]): (r["total_sum"], r["bad_sum"]) for r in rows}
     assert found["tenant", ""] == (6, 3), "none has a tenant"
@@ -271,9 +268,7 @@ def test_a_rule_shows_the_requests_that_it_is_about(client: Any, tmp_path: Path)
 
 def test_which_requests_burned_the_budget_is_one_query(client: Any, tmp_path: Path) -> None:
     insert_burn(client)
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     parameters = event_parameters(slo_parts(slo), Span(NOW - 60 * S, NOW))
     rows = SloStore(client).read(query("slo_burned"), {**parameters, "limit": 100})
     assert [row["request_id"] for row in rows] == [f"bad-{i}" for i in reversed(range(10))]

@@ -14,8 +14,6 @@ from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, SLOW, S, counting_evaluator, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 EVALS = """\
 ---
 apiVersion: openslo/v1

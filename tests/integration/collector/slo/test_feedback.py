@@ -11,8 +11,6 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from tests.fixtures.slo_requests import NOW, S, evaluator, insert
 
-pytestmark = pytest.mark.integration
-
 SLO = """\
 apiVersion: openslo/v1
 kind: SLO

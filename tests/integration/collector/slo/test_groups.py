@@ -15,17 +15,10 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
+from tests.fixtures.slo_files import slo_file
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 HOUR = 3600 * S
-
-
-@pytest.fixture(autouse=True)
-def without_rollups(client: Any) -> None:
-    for table in ("requests_1m", "requests_1h"):
-        client.command(f"TRUNCATE TABLE {table}")
 
 
 def grouped(more: str = "groupBy: [tenant]", **words: str) -> str:
@@ -191,9 +184,7 @@ def test_a_group_that_goes_quiet_is_told_only_where_the_file_wants_it(
 
 def test_commands_read_the_groups_of_a_span(client: Any, tmp_path: Path) -> None:
     insert(client, *of_tenant("a", 2), *of_tenant("b", 1, end_ns=NOW - 40 * 24 * HOUR))
-    path = tmp_path / "slos.yaml"
-    path.write_text(grouped())
-    slos = read_slo_file(path).slos
+    slos = slo_file(tmp_path, grouped()).slos
     read = SloStore(client).read
     assert [slo.name for slo in with_groups(slos, read, NOW)] == ["chat/a"]
     far = with_groups(slos, read, NOW, 60 * 24 * HOUR)
@@ -214,9 +205,7 @@ def test_a_group_stays_to_the_end_of_a_long_month(client: Any, tmp_path: Path) -
     insert(client, *of_tenant("both", 2, **SLOW, end_ns=first_day))
     insert(client, *of_tenant("both", 3, end_ns=last_day - S))
     text = grouped().replace("isRolling: true", "calendar: {timeZone: UTC}").replace("30d", "1M")
-    path = tmp_path / "slos.yaml"
-    path.write_text(text)
-    file = read_slo_file(path)
+    file = slo_file(tmp_path, text)
     engine = Evaluator(file, SloStore(client), AlertBook(tmp_path / "alerts.db"))
     assert totals(engine, last_day) == {"chat/both": (5, 2), "chat/early": (2, 2)}
     reader = SloStore(client).read

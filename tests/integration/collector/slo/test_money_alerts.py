@@ -1,8 +1,5 @@
 """A budget in money per tenant: who overspends is reported, with the amount, until it is over."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,6 @@ from evenkeel.prices.price_file import ModelPrice, PriceFile
 from evenkeel.slo.backtest import replay
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span
-from evenkeel.store import read_query
 from evenkeel_collector.alerts.alert import Alert
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.commands.stored_minutes import minutes_of
@@ -24,9 +20,7 @@ from evenkeel_collector.store.storage import Storage
 from tests.fixtures.alert_receiver import Received, serve_alerts
 from tests.fixtures.collector_process import PROTOBUF, CollectorProcess, post, running_collector
 from tests.fixtures.otlp_payload import trace_request
-from tests.fixtures.slo_requests import NOW, S, insert
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.slo_requests import NOW, Reader, S, insert
 
 MINUTE = 60 * S
 PRICES = """\
@@ -55,19 +49,6 @@ spec:
 """
 ROLLING = "{duration: 30d, isRolling: true}"
 MONTH = "{duration: 1M, isRolling: false, calendar: {timeZone: UTC}}"
-
-
-class Reader:
-    """Reads through the client what `evenkeel.store.Store` reads over HTTP."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def rows(
-        self, query: Path, parameters: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        result = self._client.query(read_query(query), parameters=dict(parameters or {}))
-        return list(result.named_results())
 
 
 def slos(url: str = "http://127.0.0.1:9/", budget: int = 40, window: str = ROLLING) -> str:
@@ -123,8 +104,6 @@ def test_a_tenant_that_overspends_is_reported_once_until_its_budget_is_raised(
 @pytest.fixture
 def priced(storage: Storage, client: Any) -> Any:
     """Return a client of a store in which a million tokens cost 2 EUR."""
-    for table in ("requests_1m", "requests_1h", "prices"):
-        client.command(f"TRUNCATE TABLE {table}")
     price = ModelPrice(
         name="support", input=2, output=8, source="price list", read=date(2026, 11, 20)
     )

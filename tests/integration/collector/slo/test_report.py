@@ -8,39 +8,24 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.backtest import replay
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.query import Span, slo_parts
-from evenkeel.store import read_query
 from evenkeel.times import to_datetime
 from evenkeel_collector.commands.slo_burned import burned_text
 from evenkeel_collector.slo.corrections import Correction
 from evenkeel_collector.slo.history import count_buckets
 from evenkeel_collector.slo.report import SloReport, measure
 from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
-from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
-
-pytestmark = pytest.mark.integration
+from tests.fixtures.slo_files import slo_file
+from tests.fixtures.slo_requests import NOW, SLOW, Reader, S, evaluator, insert, slo_text
 
 MINUTE = 60 * S
 DAY = 86400 * S
 LEFT_OUT = Correction(
     "c1", "chat", NOW - 7200 * S, NOW - 3600 * S, "maintenance", "ann", "<b>drained</b>", NOW
 )
-
-
-class Reader:
-    """Reads through the client what `evenkeel.store.Store` reads over HTTP."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def rows(
-        self, query: Path, parameters: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        result = self._client.query(read_query(query), parameters=dict(parameters or {}))
-        return list(result.named_results())
 
 
 def report(client: Any, tmp_path: Path) -> SloReport:
@@ -112,9 +97,8 @@ def test_an_alert_that_ended_after_the_period_has_its_end(client: Any, tmp_path:
 
 
 def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text(select="model: nobody"))
-    file, span = read_slo_file(path), Span(NOW - 86400 * S, NOW + 1)
+    file = slo_file(tmp_path, slo_text(select="model: nobody"))
+    span = Span(NOW - 86400 * S, NOW + 1)
     insert(client, {"end_ns": NOW - S} | SLOW)
     reader = Reader(client)
     found = measure(reader, file, span, [], ZoneInfo("UTC"))
@@ -145,9 +129,7 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
             for minute in range(60)
         ),
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     span = Span(NOW - 86400 * S, NOW)
     minutes = count_buckets(Reader(client), slo, span, MINUTE)
     now_minute = NOW // MINUTE
@@ -172,9 +154,7 @@ def test_a_year_reads_only_the_days_that_have_requests(client: Any, tmp_path: Pa
         {"end_ns": NOW - 20 * DAY},
         {"end_ns": NOW - S},
     )
-    path = tmp_path / "slos.yaml"
-    path.write_text(slo_text())
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, slo_text()).slos
     reader = CountingReader(client)
     found = count_buckets(reader, slo, Span(NOW - 365 * DAY, NOW), MINUTE)
     assert {bucket: counts.total for bucket, counts in found.items()} == {

@@ -14,8 +14,6 @@ from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, S, counting_evaluator, insert, slo_text
 from tests.queries import query
 
-pytestmark = pytest.mark.integration
-
 
 def test_every_measure_of_a_rule_is_worked_out(client: Any, tmp_path: Path) -> None:
     speculated = {"drafted_tokens": 10, "accepted_tokens": 4, "drafted_by_position": [5, 5]}

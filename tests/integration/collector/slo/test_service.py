@@ -20,8 +20,6 @@ from evenkeel_collector.store.storage import Storage
 from tests.fixtures.alert_receiver import Answer, serve_alerts
 from tests.fixtures.slo_requests import ALERTING, SLOW, insert, slo_text
 
-pytestmark = pytest.mark.integration
-
 # A receiver that answers is in time on any machine.
 QUICK = DeliveryPolicy(timeout_s=60.0, unit_s=0.01, poll_s=0.02)
 # One that never answers costs a test this long, and the others of that test have as long.

@@ -1,21 +1,18 @@
 """Sessions as events of SLOs: which are over, which of those are good, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.groups import with_groups
 from evenkeel.slo.query import Span
-from evenkeel.store import read_query
 from evenkeel_collector.slo.history import count_buckets
-from tests.fixtures.slo_requests import NOW, S, evaluator, insert
+from tests.fixtures.slo_files import slo_file
+from tests.fixtures.slo_requests import NOW, Reader, S, evaluator, insert
 
-pytestmark = pytest.mark.integration
 MINUTE = 60 * S
 
 TASKS = """\
@@ -128,25 +125,12 @@ def test_evidence_links_the_sessions(client: Any, tmp_path: Path) -> None:
 
     session(client, "well", OVER, {})
     session(client, "badly", OVER, {"tenant": "acme"}, FAILED | {"tenant": "acme"})
-    path = tmp_path / "slos.yaml"
-    path.write_text(tasks("metric: session_e2e", 100))
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, tasks("metric: session_e2e", 100)).slos
     facts = read_evidence(slo, NOW - 3600 * S, NOW, SloStore(client), "http://board")
     assert facts["bad_sessions"] == "1 of 2"
     assert facts["example_sessions"] == (
         "badly (error, 60.4 s, 2 turns, 0 tools) http://board/sessions?session_id=badly&of=acme"
     )
-
-
-class Reader:
-    """Runs queries as `evenkeel.store.Store` does."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def rows(self, query: Path, parameters: Any = None) -> list[dict[str, Any]]:
-        found = self._client.query(read_query(query), parameters=dict(parameters or {}))
-        return list(found.named_results())
 
 
 def test_each_tenant_has_an_slo_and_a_backtest_counts_the_same(client: Any, tmp_path: Path) -> None:

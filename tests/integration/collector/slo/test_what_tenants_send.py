@@ -3,16 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, S, counting_evaluator, slo_text
 from tests.queries import query
-
-pytestmark = pytest.mark.integration
 
 ACME = {"evenkeel.tenant": "acme"}
 RULE = """\

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import time
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from evenkeel.slo.mute_time import MuteTime
@@ -15,6 +16,7 @@ from evenkeel_collector.alerts.delivery_health import (
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.state import Condition, Delays, State
+from evenkeel_collector.operators.alert_list import listing_json, listing_text, read_listing
 
 S = 10**9
 NOW = 1_795_168_800 * S
@@ -146,3 +148,31 @@ def test_a_receiver_that_is_muted_is_not_failing(book: AlertBook) -> None:
     assert office.cycle(end + 61) == ["delivery/a firing"]
     # What fires is not taken for over meanwhile.
     assert office.cycle(86400 + 3600) == []
+
+
+def test_the_listing_names_a_receiver_that_has_not_accepted_anything_yet(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """Long before it alerts: "none failed" would say that somebody was notified."""
+    office = Office(book, A, B)
+    office.cycle(0, CHAT)
+    for notification in book.due(2**62):
+        if notification.receiver == "a":
+            book.mark_failed(notification.number, "ConnectError", NOW + S, NOW + S)
+        else:
+            book.mark_delivered(notification.number, NOW + S)
+    listing = read_listing(tmp_path / "alerts.db", 10, NOW + 2 * S)
+    assert listing_json(listing)["failing"] == [
+        {
+            "receiver": "a",
+            "undelivered": 1,
+            "since": "2026-11-20T10:00:00.000Z",
+            "error": "ConnectError",
+        }
+    ]
+    said = (
+        "a does not accept notifications: 1 undelivered, the oldest since 2026-11-20T10:00:00.000Z"
+    )
+    assert f"{said}: ConnectError" in listing_text(listing)
+    office.send(3)
+    assert not read_listing(tmp_path / "alerts.db", 10, NOW + 4 * S).failing

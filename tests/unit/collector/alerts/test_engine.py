@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.routing import by_severity
 from evenkeel.slo.matchers import parse_matchers
 from evenkeel.slo.receiver import Receiver

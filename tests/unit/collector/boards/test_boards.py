@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.formats.prometheus import prometheus_rules
 from evenkeel_collector.boards.catalogue import BOARDS
 from evenkeel_collector.boards.grafana_json import board_json
@@ -18,6 +17,7 @@ from evenkeel_dashboard.pages import PAGES
 from evenkeel_demo.parts import SLO_FILE
 from tests.checkout import ROOT
 from tests.fixtures.board_queries import URL, panels_of, rendered
+from tests.fixtures.slo_files import slo_file
 
 DEPLOY = ROOT / "deploy"
 UIDS = [board.uid for board in BOARDS]
@@ -43,9 +43,7 @@ def objectives_of_compose() -> str:
 
 def test_the_committed_rules_are_current(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     path = DEPLOY / "prometheus" / "slo.rules.yml"
-    slos = tmp_path / "slos.yaml"
-    slos.write_text(objectives_of_compose(), encoding="utf-8")
-    file = read_slo_file(slos)
+    file = slo_file(tmp_path, objectives_of_compose())
     rules = prometheus_rules(file.slos, rules=file.rules)
     if request.config.getoption("--rewrite-golden"):
         path.write_text(rules, encoding="utf-8")

@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.backtest import AlertSpan
+from evenkeel.slo.burn_rates import Severity
 from evenkeel_collector.commands.slo_diff import compare_alerts, diff_json, diff_text
 
 PAGE, TICKET = Severity.PAGE, Severity.TICKET

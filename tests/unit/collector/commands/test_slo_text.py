@@ -4,6 +4,7 @@ from pathlib import Path
 
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.commands.slo_text import check_text
+from tests.fixtures.slo_files import slo_file
 
 FILE = """\
 apiVersion: openslo/v1
@@ -60,9 +61,7 @@ spec:
 
 
 def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE)
-    text = check_text(read_slo_file(path))
+    text = check_text(slo_file(tmp_path, FILE))
     chat, alive, both, *_ = text.split("\n\n")
     assert "  good: ttft <= 0.5 s and tpot <= 0.1 s; for model=support; error bad" in chat
     assert "A factor below 1 fires even though the budget would last" in chat
@@ -125,9 +124,7 @@ spec:
 
 
 def test_what_the_evaluation_does_is_said_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(ALERTING)
-    short, sprint, severities, by_labels, _ = check_text(read_slo_file(path)).split("\n\n")
+    short, sprint, severities, by_labels, _ = check_text(slo_file(tmp_path, ALERTING)).split("\n\n")
     assert "good: ttft < 0.5 s;" in short
     assert "Windows shorter than the evaluation interval (5s) are only sampled" in short
     assert sprint.startswith("sprint: 99.99999% of events good")

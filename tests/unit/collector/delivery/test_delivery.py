@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-import threading
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, 
 from evenkeel_collector.delivery.alertmanager import alertmanager_message
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, read_outcome
 from evenkeel_collector.delivery.receiver_queue import backoff_s
+from tests.fixtures.http_stub import QuietHandler, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
@@ -152,16 +152,13 @@ def test_a_secret_address_that_is_none_is_a_failed_attempt_that_keeps_the_secret
     assert "key" not in error
 
 
-class Accepting(BaseHTTPRequestHandler):
+class Accepting(QuietHandler):
     """Accepts every notification."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(204)
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.mark.parametrize("kind", [ReceiverType.WEBHOOK, ReceiverType.EMAIL])
@@ -178,8 +175,8 @@ def test_a_name_with_an_address_that_does_not_answer_is_reached_at_its_other_one
         return [(family, socket.SOCK_STREAM, 6, "", address) for family, address in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", both)
-    with HTTPServer(("127.0.0.1", 0), Accepting) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = HTTPServer(("127.0.0.1", 0), Accepting)
+    with serving(server):
         scheme = "http" if kind is ReceiverType.WEBHOOK else "smtp"
         url = f"{scheme}://hook.test:{server.server_port}/"
         receiver = Receiver(
@@ -191,7 +188,6 @@ def test_a_name_with_an_address_that_does_not_answer_is_reached_at_its_other_one
                 return await deliver(client, receiver, NOTIFICATION, 5.0)
 
         outcome = asyncio.run(attempt())
-        server.shutdown()
     if kind is ReceiverType.WEBHOOK:
         assert outcome == DeliveryResult(is_delivered=True)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -16,13 +16,14 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.delivery import address
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver, open_client
+from tests.fixtures.http_stub import QuietHandler, serving
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "chat burns"}, 0)
 NOTIFICATION = Notification("a-firing", "on-call", "a", "chat", (ALERT,))
 BOTH = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
-class Proxy(BaseHTTPRequestHandler):
+class Proxy(QuietHandler):
     """Accepts what is posted to any address, and refuses tunnels after noting where they lead."""
 
     asked: list[str]
@@ -37,18 +38,14 @@ class Proxy(BaseHTTPRequestHandler):
         self.asked.append(self.path)
         self.send_error(503)
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def listening() -> Iterator[tuple[int, list[str]]]:
     asked: list[str] = []
     handler = type("Noting", (Proxy,), {"asked": asked})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with serving(server):
         yield server.server_port, asked
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)

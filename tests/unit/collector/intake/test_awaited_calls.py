@@ -8,8 +8,8 @@ import pytest
 
 from evenkeel_collector.intake import awaited_calls
 from evenkeel_collector.intake.awaited_calls import AwaitedCalls, CallSettler
-from evenkeel_collector.intake.canonical import AwaitedCall
 from evenkeel_collector.intake.event_spans import call_of_row, spans_of_calls
+from evenkeel_collector.intake.otlp_body import AwaitedCall
 from tests.unit.collector.intake.test_otlp_logs import spans_of
 
 

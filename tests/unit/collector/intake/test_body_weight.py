@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint, SummaryDataPoint
 
-from evenkeel.privacy.budget import OverBudgetError
+from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel_collector.intake.body_weight import (
     COUNTED_BYTES,
     INLINE_BYTES,
@@ -34,7 +34,7 @@ from evenkeel_collector.intake.body_weight import (
     weigh_json,
     weigh_protobuf,
 )
-from evenkeel_collector.intake.canonical import CheckedBody, MalformedError, check_protobuf
+from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError, check_protobuf
 from evenkeel_collector.intake.otlp_json import fill
 from evenkeel_collector.intake.otlp_logs import check_logs_protobuf
 from evenkeel_collector.intake.otlp_metrics import check_metrics_protobuf

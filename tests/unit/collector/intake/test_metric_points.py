@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
 )
 
-from evenkeel_collector.intake.canonical import MalformedError
 from evenkeel_collector.intake.metric_points import Point, encode_points, points_of
+from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
 from evenkeel_collector.intake.prometheus_text import read_page
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.intake.canonical import MalformedError
+from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.intake.otlp_json import check_json
 
 TRACE_ID = "5B8EFFF798038103D269B633813FC60C"

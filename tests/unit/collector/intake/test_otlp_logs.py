@@ -10,14 +10,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 
-from evenkeel.privacy.budget import MAX_HASTY_VALUES, OverBudgetError
+from evenkeel.privacy.cpu_budget import MAX_HASTY_VALUES, OverBudgetError
 from evenkeel_collector.intake.begun_requests import BegunRequests
-from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
 from evenkeel_collector.intake.event_calls import READERS
 from evenkeel_collector.intake.event_spans import (
     MAX_HASTY_EVENTS,
     spans_of_calls,
 )
+from evenkeel_collector.intake.otlp_body import CheckedBody, MalformedError
 from evenkeel_collector.intake.otlp_logs import (
     SEGMENT_TAG,
     check_logs_json,

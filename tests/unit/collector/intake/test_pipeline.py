@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel_collector.intake.canonical import check_message, check_protobuf
+from evenkeel_collector.intake.otlp_body import check_message, check_protobuf
 from evenkeel_collector.intake.pipeline import IntakePipeline, objectives_of
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
 from evenkeel_collector.ports.access import Access, AccessScope, Token
@@ -14,6 +14,7 @@ from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.slo_files import slo_file
 
 SLOS = Path(__file__).parents[4] / "slos.yaml"
 CONTENT = {"gen_ai.input.messages": "my mail is ana@example.org", "note": "ana@example.org"}
@@ -173,9 +174,7 @@ spec:
 
 
 def test_an_slo_of_an_engine_keeps_more_than_it_judges(tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(OF_AN_ENGINE)
-    slos = read_slo_file(path).slos
+    slos = slo_file(tmp_path, OF_AN_ENGINE).slos
     assert objectives_of(slos) == [LatencyObjective("ttft_s", 0.25, {"model": "m"})]
     made, _ = pipeline(probability=0.0)
     made.use_slos(slos)
@@ -197,9 +196,7 @@ def test_a_request_that_is_bad_by_its_http_status_is_kept(
     tmp_path: Path, status: int, is_kept: bool
 ) -> None:
     made, _ = pipeline(probability=0.0)
-    path = tmp_path / "slos.yaml"
-    path.write_text(BY_STATUS)
-    made.use_slos(read_slo_file(path).slos)
+    made.use_slos(slo_file(tmp_path, BY_STATUS).slos)
     body = trace_request(
         1,
         {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel_collector.intake.body_weight import TooManyError
-from evenkeel_collector.intake.canonical import MalformedError
+from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.intake.readiness import SHOWN_S, Readiness
 from evenkeel_collector.log.seal_policy import LogLimits, NeverFitsError
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog

@@ -1,7 +1,5 @@
 """Which requests keep their detail, and that what is estimated from the kept ones is not biased."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from evenkeel_collector.intake.canonical import CheckedBody
 from evenkeel_collector.intake.metric_points import _PointSegment
+from evenkeel_collector.intake.otlp_body import CheckedBody
 from evenkeel_collector.intake.scraper import Scraper, read_targets
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 

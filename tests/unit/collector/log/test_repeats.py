@@ -8,20 +8,11 @@ from hypothesis import strategies as st
 
 from evenkeel_collector.log.repeats import DIGEST_BYTES, SeenBodies, digest_of, mark, read_mark
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from tests.fixtures.manual_clock import ManualClock
 
 TIMEOUT_S = 30
 WINDOW_S = 600.0
 NOW_S = 1_700_000_000.0
-
-
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now_s = NOW_S
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def digest(number: int) -> bytes:
@@ -74,7 +65,7 @@ def test_a_payload_without_a_mark_has_none(payload: bytes) -> None:
 def test_a_body_is_known_for_a_window_and_not_for_ever(
     tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, int]]
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     folder = tmp_path_factory.mktemp("repeats")
     repeats = SeenBodies(folder, WINDOW_S, clock=clock)
     seen: dict[int, float] = {}
@@ -100,7 +91,7 @@ def test_a_body_is_known_for_a_window_and_not_for_ever(
 
 
 def test_memory_and_journals_are_bounded(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     repeats = SeenBodies(tmp_path, WINDOW_S, max_digests=10, clock=clock)
     for number in range(1_000):
         repeats.remember([digest(number)])
@@ -116,7 +107,7 @@ def test_memory_and_journals_are_bounded(tmp_path: Path) -> None:
 def test_a_journal_that_cannot_be_deleted_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     # What no unlink removes, not even root's.
     (tmp_path / "000000000001.digests").mkdir()
     seen = SeenBodies(tmp_path, WINDOW_S, clock=clock)
@@ -145,7 +136,7 @@ def test_a_torn_journal_is_read_up_to_the_tear(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_was_set_back_forgets_nothing(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     repeats = SeenBodies(tmp_path, WINDOW_S, clock=clock)
     repeats.remember([digest(1)])
     repeats.save()
@@ -155,7 +146,7 @@ def test_a_clock_that_was_set_back_forgets_nothing(tmp_path: Path) -> None:
 
 
 def test_a_clock_set_forward_and_back_forgets_nothing_over_a_restart(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock(NOW_S)
     repeats = SeenBodies(tmp_path, WINDOW_S, clock=clock)
     # Two journals begin a day ahead.
     for number, step_s in enumerate((86_400, 700)):

@@ -1,7 +1,5 @@
 """Actions of the operators' API on a real alert book, and the audit that they leave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

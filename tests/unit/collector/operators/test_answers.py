@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.operators.answers import PromptsAnswer, ReportAnswer
 from evenkeel_collector.operators.prompts import listing

@@ -1,7 +1,5 @@
 """Labels move only after a run that passed, or for a reason; both are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

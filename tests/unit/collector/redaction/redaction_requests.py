@@ -1,7 +1,5 @@
 """Requests for tests of redaction, and what is in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

@@ -1,7 +1,5 @@
 """Redaction of whole OTLP requests: where it looks, what it leaves, and what it costs nobody."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

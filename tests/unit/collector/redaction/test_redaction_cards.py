@@ -1,7 +1,5 @@
 """Where in an encoded request a card number is looked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_collector.redaction.redaction import Redactor

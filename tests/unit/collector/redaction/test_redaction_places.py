@@ -1,7 +1,5 @@
 """Whether a search of the whole request leads back to the attribute that holds the secret."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

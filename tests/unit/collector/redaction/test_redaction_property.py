@@ -1,7 +1,5 @@
 """Redaction of any request: it keeps its shape, and holds no secret afterwards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given, settings

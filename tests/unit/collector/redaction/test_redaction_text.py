@@ -1,7 +1,5 @@
 """Which texts hold secrets: a labelled corpus, the checks behind the patterns, and properties."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules file: what it lays over, and what it refuses with one clear line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

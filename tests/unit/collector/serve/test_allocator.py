@@ -1,7 +1,5 @@
 """Whether the C library can be told to keep freed memory."""
 
-from __future__ import annotations
-
 import platform
 
 from evenkeel_collector.serve.allocator import keep_freed_memory

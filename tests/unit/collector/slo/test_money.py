@@ -1,13 +1,11 @@
 """Amounts in alerts on budgets in money."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.slo.money import budget_text, current_period, money
+from tests.fixtures.slo_files import slo_file
 
 FILE = """\
 apiVersion: openslo/v1
@@ -42,9 +40,7 @@ def test_an_amount(amount: float, text: str) -> None:
     ],
 )
 def test_a_budget_and_its_period(window: str, budget: str, period: str, tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE.format(window=window))
-    (slo,) = read_slo_file(path).slos
+    (slo,) = slo_file(tmp_path, FILE.format(window=window)).slos
     assert budget_text(slo, "EUR") == budget
     assert current_period(slo) == period
     assert slo.current_period == period.removeprefix("in ")

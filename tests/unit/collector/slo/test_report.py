@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel.slo.query import Span

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import default_rules
+from evenkeel.slo.burn_rates import default_rules
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Grouping, Indicator, Member, Metric, Slo
 from evenkeel_collector.slo.short_history import short_histories

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from evenkeel_collector.slo.spike_past import SEPARATOR, in_pieces
 
 

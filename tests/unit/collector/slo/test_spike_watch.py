@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from evenkeel_collector.slo.spike_watch import chosen_cohorts
 
 BY = ("model", "tenant", "route")

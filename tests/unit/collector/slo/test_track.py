@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from evenkeel.slo.arithmetic import default_rules
+from evenkeel.slo.burn_rates import default_rules
 from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_collector.slo.corrections import Correction

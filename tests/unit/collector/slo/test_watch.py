@@ -1,6 +1,5 @@
 """The evaluation is watched, and an SLO that fails is an alert of its own."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,13 +13,6 @@ from evenkeel_collector.slo.watch import STALLED, Heartbeat, look
 from tests.fixtures.manual_clock import ManualClock
 
 S = 10**9
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def test_three_intervals_without_a_finished_cycle_are_a_stall() -> None:

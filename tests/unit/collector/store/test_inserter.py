@@ -1,7 +1,5 @@
 """Segments that a store with little memory, or with refused data in them, cannot take at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any

@@ -3,8 +3,6 @@
 A field that no migration has gets its column at start: tests/integration/collector/.
 """
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any, cast

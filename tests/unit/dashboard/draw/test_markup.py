@@ -17,6 +17,7 @@ from evenkeel_dashboard.draw.markup import (
     pager,
     phase_bar,
     plain,
+    slo_tiles,
     table,
     verdict_banner,
 )
@@ -110,3 +111,11 @@ def test_changes_and_moments_sort_by_what_they_say() -> None:
     assert (none.text, none.sorts_as) == ("–", None)
     november, december = moment_cell(1_795_742_400_000), moment_cell(1_796_119_200_000)
     assert december.text < november.text and december.sorts_as > november.sorts_as  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("chosen", "where"), [("", "on the SLO page"), ("chat", "in the field above")]
+)
+def test_slos_that_are_left_out_are_named_where_they_are(chosen: str, where: str) -> None:
+    """On the SLO page itself, "on the SLO page" leads nowhere."""
+    assert f"6 more are listed {where}." in slo_tiles([], palette("light"), chosen, 6)

@@ -1,7 +1,5 @@
 """The large-sample shift against exact intervals and known differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

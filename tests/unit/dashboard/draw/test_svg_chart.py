@@ -1,7 +1,5 @@
 """SVG charts: paths, labels and tooltips for given numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import UTC, datetime
@@ -104,6 +102,14 @@ def test_days_stay_days_across_a_change_of_clocks(begin: str) -> None:
         use_zone(UTC)
     assert len(ticks) >= 4
     assert not [words for _, words in ticks if ":" in words]
+
+
+@pytest.mark.parametrize("years", [1, 2, 7, 56])
+def test_an_axis_of_years_has_few_labels_that_differ(years: int) -> None:
+    ticks = time_ticks(0, years * 365 * 86_400_000, 0, 86_400_000)
+    assert 3 <= len(ticks) <= 7
+    assert len({words for _, words in ticks}) == len(ticks)
+    assert years == 1 or all(re.fullmatch(r"[A-Z][a-z]{2} \d{4}", words) for _, words in ticks)
 
 
 def test_names_cannot_become_markup() -> None:

@@ -1,7 +1,5 @@
 """Pages of rows, and the links to those before and after."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_dashboard.frame.paging import page_number, pages_beside, rows_or_first_page

@@ -1,7 +1,5 @@
 """Results are cached for as long as each query sets."""
 
-from __future__ import annotations
-
 import inspect
 
 from evenkeel_dashboard.frame import reading

@@ -1,7 +1,5 @@
 """Queries run with bounded concurrency, and are dropped if nobody waits for them."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import CancelledError
 

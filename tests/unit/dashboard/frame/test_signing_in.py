@@ -1,7 +1,5 @@
 """Signing out ends the session, also on a page that was loaded before the sign-in."""
 
-from __future__ import annotations
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -32,3 +30,30 @@ def test_signing_out_ends_a_session_whose_cookie_the_page_has_not_seen(
     app.button[0].click().run()
     assert not app.exception
     assert sessions().find(cookie) is None
+
+
+def test_a_page_asks_again_after_another_page_has_signed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script() -> None:
+        import streamlit as st
+
+        from evenkeel_dashboard.frame.page import refreshing
+        from evenkeel_dashboard.frame.signing_in import require, sessions
+        from evenkeel_dashboard.frame.user_tokens import Identity
+
+        if "ticket" not in st.session_state:
+            ann = Identity("ann", "secret-token")
+            st.session_state["identity"] = ann
+            st.session_state["sign_in_ticket_sent"] = sessions().ticket(ann)
+            st.session_state["ticket"] = st.session_state["sign_in_ticket_sent"]
+        if require():
+            refreshing(lambda: st.write("secret figures"), 5)
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_SIGN_IN", "token")
+    app = AppTest.from_function(script, default_timeout=240).run()
+    assert [each.value for each in app.markdown] == ["secret figures"]
+    sessions().end("", app.session_state["ticket"])
+    app.run()
+    assert not app.exception and not app.markdown
+    assert "token" in [field.label for field in app.text_input]

@@ -1,7 +1,5 @@
 """Which token each user reads with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The alerts page's headline, timeline and texts."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -15,7 +13,9 @@ from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     burn_window,
     delivery_words,
+    ended,
     evidence,
+    failure_words,
     headline,
     lasts_s,
     letter_words,
@@ -164,9 +164,34 @@ def test_only_an_alert_of_an_slo_leads_to_one(alertname: str, href: str) -> None
     assert ("See who spent the budget" in said) == bool(href)
 
 
+def test_alerts_that_ended_are_listed_newest_first_not_pages_first() -> None:
+    rows = [
+        alert(slo=name, severity=severity, state=state, started_ms=start_ms, fired_ms=fired_ms)
+        for name, severity, state, start_ms, fired_ms in (
+            ("firing", "page", "firing", 9, 9),
+            ("old", "page", "resolved", 1, 2),
+            ("new", "ticket", "resolved", 5, 6),
+            ("never fired", "ticket", "inactive", 4, None),
+        )
+    ]
+    assert [each["slo"] for each in ended(rows)] == ["new", "never fired", "old"]
+
+
 def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
     assert delivery_words({"dead": 2}) == "0 delivered, none pending, 2 failed"
+    failing = {
+        "receiver": "on-call", "undelivered": 17, "since": "1970-01-01T00:01:00Z",
+        "error": "ConnectError",
+    }  # fmt: skip
+    said = delivery_words({"waiting": 17}, [failing])
+    assert said == "0 delivered, 17 pending (on-call does not accept them)"
+    said = delivery_words({"waiting": 17, "dead": 2}, [failing, {**failing, "receiver": "mail"}])
+    assert said == "0 delivered, 17 pending (on-call, mail do not accept them), 2 failed"
+    assert failure_words(failing, 480_000) == (
+        "on-call has not accepted 17 notifications, the oldest for 7 min; they are retried. "
+        "Last error: ConnectError."
+    )
     assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
     assert lasts_s("never", 0) is None
 
@@ -174,7 +199,8 @@ def test_deliveries_and_silences_in_words() -> None:
 def test_a_dead_letter_says_which_alert_it_was_about() -> None:
     letter = {"number": 1, "id": "a-firing", "status": "firing"}
     change = {"id": "a-firing", "slo": "chat", "severity": "page", "time": "2026-01-02T03:04:05.6Z"}
-    assert letter_words(letter, [change]) == "chat, page, firing at 02 Jan 03:04:05"
+    assert letter_words(letter, [change]).startswith("chat, page, firing at 02 Jan ")
+    assert letter_words(letter, [change]).endswith(" 03:04:05")
     assert letter_words(letter, []) == "firing"
 
 

@@ -1,7 +1,5 @@
 """The cache page with and without a response cache."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel.store import read_query
@@ -11,6 +9,7 @@ from evenkeel_dashboard.pages.cache.model import (
     evidence_words,
     kind_words,
     mode_words,
+    near_miss_href,
     near_miss_words,
     reason_words,
     recall_ratio,
@@ -120,3 +119,7 @@ def test_a_class_says_what_happens_to_its_hits_and_where_its_evidence_is_from() 
     assert "30 of these 40 verdicts come from labelled" in evidence_words(
         [CLASS | {"labelled": 30}]
     )
+
+
+def test_a_near_miss_leads_to_its_own_request_of_the_trace() -> None:
+    assert near_miss_href({"trace_id": "4f2a", "time_ms": 12}) == "./request?trace_id=4f2a&at=12"

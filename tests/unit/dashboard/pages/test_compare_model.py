@@ -1,7 +1,5 @@
 """Two cohorts side by side: their requests, their differences, and the verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -8,6 +8,7 @@ import pytest
 from evenkeel.prices.engine_time import cost_of_seconds, engine_times
 from evenkeel.prices.stored import prices_of
 from evenkeel.whatif.saving import PredictedSaving
+from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.cost.model import (
     NONE,
     Savings,
@@ -23,6 +24,7 @@ from evenkeel_dashboard.pages.cost.model import (
     unpriced_words,
     wasted_by_cause,
 )
+from evenkeel_dashboard.pages.cost.page import cohort_links
 from evenkeel_dashboard.pages.cost.without import saving_facts
 
 DAY_MS = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp() * 1000)
@@ -225,3 +227,22 @@ def test_what_a_tenants_absence_saves_in_words() -> None:
     facts = dict(saving_facts(whole, None, "EUR", "today"))
     assert facts["replayed"] == "7 requests"
     assert facts["at the engines' price"] == facts["of the time in steps"] == "no data"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "name", "links"),
+    [
+        (
+            "tenant",
+            "a b",
+            ("./cost?range=6h&tenant=a+b&by=tenant", "./explore?range=6h&tenant=a+b"),
+        ),
+        ("route", "faq", ("", "./explore?range=6h&route=faq")),
+        ("route", NONE, ("", "")),
+        ("service", "chat", ("", "")),
+    ],
+)
+def test_a_cohort_leads_to_what_can_be_filtered(
+    dimension: str, name: str, links: tuple[str, str]
+) -> None:
+    assert cohort_links(Selection("6h"), dimension, name) == links

@@ -1,7 +1,5 @@
 """Engines' own metrics in the columns of the step records; what is not reported says so."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pandas as pd

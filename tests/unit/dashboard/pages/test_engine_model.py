@@ -1,7 +1,5 @@
 """Memory or compute: the diagnosis from its signals, and vLLM's metrics in the same columns."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_dashboard.draw.control import control

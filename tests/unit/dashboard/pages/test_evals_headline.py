@@ -1,7 +1,5 @@
 """May the change ship? One sentence from a run's verdict and gates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

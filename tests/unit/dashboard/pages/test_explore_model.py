@@ -1,11 +1,11 @@
 """Typed filter bounds, and downloads that are safe in a spreadsheet."""
 
-from __future__ import annotations
-
 import io
 
+import numpy as np
 import pandas as pd
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from evenkeel.slo.spike_measures import SPIKE_MEASURES, SpikeKind, SpikeMeasure
 from evenkeel_dashboard.draw.markup import Cell
@@ -53,6 +53,25 @@ def test_parquet_keeps_values_and_types() -> None:
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(parquet_bytes(frame))), frame)
 
 
+def test_lists_and_maps_are_json_in_downloads() -> None:
+    """As the client returns them; pandas would write np.float64(0.5), and Parquet no empty map."""
+    frame = pd.DataFrame(
+        {
+            "ledger": [{"ttft.queue": np.float64(0.5)}, {}],
+            "tokens": [[np.uint32(3), pd.NA, np.float64("nan")], []],
+            "pair": [(np.uint8(1), "ü"), None],
+        }
+    )
+    lines = csv_bytes(frame).decode().splitlines()
+    assert lines[1:] == [
+        '"{""ttft.queue"": 0.5}","[3, null, null]","[1, ""ü""]"',
+        "{},[],",
+    ]
+    read = pd.read_parquet(io.BytesIO(parquet_bytes(frame)))
+    assert read["ledger"].tolist() == ['{"ttft.queue": 0.5}', "{}"]
+    assert read["tokens"].tolist() == ["[3, null, null]", "[]"]
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -67,6 +86,10 @@ def test_parquet_keeps_values_and_types() -> None:
         (True, "True"),
         (0, "0"),
         ("<b>", "<b>"),
+        ([np.float64(0.25), np.float64(1.23456)], "[0.25, 1.23]"),
+        ({"ttft.queue": np.float64(0.5)}, "{ttft.queue: 0.5}"),
+        ((np.uint8(1), "a", pd.NA), "[1, a, no data]"),
+        ([{"a": np.uint64(2601)}], "[{a: 2,601}]"),
     ],
 )
 def test_cells_of_an_answer(value: object, expected: str) -> None:
@@ -110,3 +133,22 @@ def test_headers_order_by_their_column_from_the_first_page() -> None:
     assert request == Cell("request") and model == Cell("model")
     assert ttft == Cell("TTFT ▼", href="./explore?order=ttft&tenant=acme")
     assert arrived == Cell("arrived (UTC)", href="./explore?order=time&tenant=acme")
+
+
+@pytest.mark.parametrize(("sql", "is_sent"), [("", False), (" \n", False), ("SELECT 1", True)])
+def test_an_empty_query_is_not_sent(
+    sql: str, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store would refuse a format that nobody wrote."""
+
+    def show() -> None:
+        from evenkeel_dashboard.pages.explore.page import show_sql
+
+        show_sql()
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
+    app = AppTest.from_function(show, default_timeout=240)
+    app.query_params["sql"] = sql
+    app.run()
+    assert not app.exception
+    assert bool(app.error) == is_sent

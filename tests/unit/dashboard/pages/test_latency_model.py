@@ -1,7 +1,5 @@
 """Latency definitions, heatmap bins, and the URL parameter of a click."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -22,6 +20,7 @@ from evenkeel_dashboard.pages.latency.model import (
     is_value,
     meaning,
     one_in,
+    picked_of,
     step_shown,
 )
 
@@ -105,6 +104,27 @@ def test_ticks_are_round_and_within_the_axis() -> None:
     assert axis_ticks_s(list(range(-20, 11))) == pytest.approx([0.01, 0.1, 1, 10])
     assert axis_ticks_s(list(range(-25, -12))) == pytest.approx([0.005, 0.01, 0.02, 0.05])
     assert axis_ticks_s([]) == []
+    assert axis_ticks_s([1]) == pytest.approx([10**0.1, 10**0.2]), "a cell without a round value"
+
+
+@pytest.mark.parametrize(
+    ("view", "is_shown"),
+    [
+        ("ttft/ours/tenant", True),
+        ("tpot/ours/tenant", False),
+        ("ttft/otel/tenant", False),
+        ("ttft/ours/model", False),
+    ],
+)
+def test_what_was_picked_is_of_one_measure_definition_and_dimension(
+    view: str, is_shown: bool
+) -> None:
+    """Two seconds of TTFT are not two seconds per token, and acme is no model."""
+    text = Picked(1, 2, 0.5, 1.0, 0.7, "acme: x~y", "ttft/ours/tenant").to_param()
+    found = picked_of(text, view)
+    assert (found is not None) == is_shown
+    assert found is None or found.cohort == "acme: x~y"
+    assert picked_of("1~2~0.5~1~0.7~acme", view) is not None, "a link from before"
 
 
 def test_a_cohort_of_requests_without_a_value_is_no_filter() -> None:

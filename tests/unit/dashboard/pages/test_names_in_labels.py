@@ -1,8 +1,35 @@
-"""Names and questions of users are shown as they are, where Streamlit takes Markdown."""
+"""Names and questions of users are shown as they are, whatever they are."""
 
 from __future__ import annotations
 
+import pandas as pd
 from streamlit.testing.v1 import AppTest
+
+from evenkeel_dashboard.draw.appearance import palette
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.pages.cost.data import by_cohort
+from evenkeel_dashboard.pages.latency.figures import cohort_lines
+
+STEPS = pd.to_datetime([0, 60], unit="s")
+
+
+def test_a_tenant_that_is_called_as_a_column_of_the_series_has_its_line() -> None:
+    window = Window(0, 120_000, 60)
+    frames = {
+        name: pd.DataFrame({"bucket": STEPS, "p95_s": [value, value]})
+        for name, value in (("bucket", 2.0), ("acme", 3.0))
+    }
+    chart, _ = cohort_lines(frames, "p95_s", window, palette("light"))
+    drawn = {series.name: series.path for series in chart.series}
+    assert drawn == {"bucket": "M0 2L1 2", "acme": "M0 3L1 3"}
+
+
+def test_a_route_that_is_called_as_a_column_of_the_series_has_its_costs() -> None:
+    costs = pd.DataFrame(
+        {"bucket": STEPS[[0, 1, 1]], "cohort": ["bucket", "acme", ""], "cost": [1.0, 2.0, 4.0]}
+    )
+    found = by_cohort(costs, ["bucket", "acme", "all others"], Window(0, 120_000, 60))
+    assert found.drop(columns="bucket").fillna(0.0).to_numpy().tolist() == [[1, 0, 0], [0, 2, 4]]
 
 
 def test_the_name_of_a_span_is_no_markdown() -> None:

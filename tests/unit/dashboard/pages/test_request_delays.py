@@ -1,7 +1,5 @@
 """What delayed a request and what was done for it, read from its span."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_dashboard.draw.compression import compression_words

@@ -1,7 +1,5 @@
 """How a request's ledger was split, in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY

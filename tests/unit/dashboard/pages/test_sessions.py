@@ -1,7 +1,5 @@
 """Sessions in words, rows and bars."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

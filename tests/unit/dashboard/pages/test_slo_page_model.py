@@ -1,7 +1,5 @@
 """Burn-down, calendar, burners and drafts, against numbers computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -11,12 +9,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.burn_rates import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.pages.slo.data import slos_of
 from evenkeel_dashboard.pages.slo.draft import shortened_words
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
@@ -348,6 +347,24 @@ def test_the_link_to_a_cohort_keeps_what_the_slo_selects(
     assert parse_qs(href.partition("?")[2]) == {**params, "order": ["ttft"]}
 
 
+def test_the_link_to_a_cohort_leaves_out_filters_that_the_page_does_not_have() -> None:
+    """Else it lists fewer requests than the page counted, or none."""
+    filtered = Selection("6h", tenant="globex", prompt="p@1", zone="local")
+    href = cohort_href(Burner("model", "m", 9, 3, 1.0, 0.5), filtered, SLO)
+    found = parse_qs(href.partition("?")[2])
+    assert found == {"range": ["6h"], "tz": ["local"], "model": ["m"], "order": ["ttft"]}
+
+
 def test_a_draft_says_over_how_little_it_was_replayed() -> None:
     assert shortened_words(1_260, 604_800).startswith("Over the last 21 min of the range only")
     assert shortened_words(3_540, 3_600) == "", "cut to the minute"
+
+
+def test_a_tenant_sees_only_slos_of_its_own_requests() -> None:
+    """Of another one, it may read neither the evaluation nor all the requests."""
+    own, other = (
+        replace(SLO, name=name, indicator=replace(SLO.indicator, select={"tenant": name}))
+        for name in ("acme", "globex")
+    )
+    assert slos_of([SLO, own, other], "acme") == [own]
+    assert slos_of([SLO, own, other], None) == [SLO, own, other]

@@ -8,8 +8,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.fixtures.http_stub import QuietHandler
 
 Refusal = tuple[int, Mapping[str, str]] | bool | None
 MODELS = json.dumps({"data": [{"id": "m"}]}).encode()
@@ -125,7 +127,7 @@ class _Listening(ThreadingHTTPServer):
                 continue
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Listening
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -157,6 +159,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing, to keep the test output clean."""

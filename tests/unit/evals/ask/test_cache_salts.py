@@ -1,7 +1,5 @@
 """Which requests of a run may share what the server keeps: prefixes, and answers as drafts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -67,8 +67,8 @@ def test_a_pair_whose_second_half_waited_for_its_server_is_split(make_pair) -> N
 def test_split_pairs_count_for_accuracy_only(make_pair) -> None:  # type: ignore[no-untyped-def]
     from dataclasses import replace
 
-    from evenkeel_evals.judge.gates import parse_gates
-    from evenkeel_evals.judge.measure import measure
+    from evenkeel_evals.verdict.gates import parse_gates
+    from evenkeel_evals.verdict.measure import measure
 
     pairs = [make_pair(i) for i in range(20)]
     pairs[3] = replace(pairs[3], is_split=True)

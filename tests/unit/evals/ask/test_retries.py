@@ -1,7 +1,5 @@
 """A short server outage only delays the run; a long one pauses it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -12,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -25,6 +23,9 @@ from evenkeel_evals.ask.client import Call, Reply, read_retry_after
 from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_command
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.eval import EVAL
+from tests.fixtures.collector_process import wait_for
+from tests.fixtures.eval_setup import write_dataset
+from tests.fixtures.python_process import run_python
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
 NUM_ITEMS = 12
@@ -106,20 +107,13 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
     server.delay_s = 0.5
     async with PatientClient(2, 120.0, None, 30.0, said.append) as client:
         slow = asyncio.create_task(client.ask(call(server)))
-        await asyncio.to_thread(wait_until, lambda: server.num_requests == 1)
+        await asyncio.to_thread(wait_for, lambda: server.num_requests == 1)
         server.refusals = [(503, {"Retry-After": "1"})]
         refused = asyncio.create_task(client.ask(call(server)))
         assert (await slow).text == "hello"
         assert [line for line in said if "again after" in line] == []
         assert (await refused).num_retries == 1
     assert "is answering again after" in said[-1]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502])
@@ -177,18 +171,8 @@ def test_retry_after_as_a_date() -> None:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    folder = tmp_path / "echo"
-    folder.mkdir()
-    rows = (
-        {"id": f"q{i}", "messages": [{"role": "user", "content": f"say {i}"}]}
-        | {"reference": f"say {i}"}
-        for i in range(NUM_ITEMS)
-    )
-    (folder / "echo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "echo.toml").write_text('version = "1"\n')
-    for name in ("a", "b"):
-        (folder / f"{name}.toml").write_text(f'[prompt]\nsystem = "{name}"\n')
-    return folder
+    write_dataset(tmp_path / "echo", NUM_ITEMS)
+    return tmp_path / "echo"
 
 
 def arguments(server: FlakyServer, dataset: Path, *flags: str) -> list[str]:
@@ -330,10 +314,7 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
     assert "Traceback" not in err
     server.go_away()
     server.come_back()
-    done = subprocess.run(
-        [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:]],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_python(
+        "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:], check=True
     )
     assert json.loads(done.stdout)["num_interruptions"] == 1

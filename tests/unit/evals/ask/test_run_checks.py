@@ -18,6 +18,7 @@ from evenkeel_evals.ask.run_checks import open_checks
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.commands.eval import EVAL
 from evenkeel_evals.scorers.base import LateCheck, Score, make_scorer
+from tests.fixtures.eval_setup import write_dataset
 from tests.unit.evals.ask.flaky_server import FlakyServer
 
 NUM_ITEMS = 24
@@ -45,18 +46,10 @@ def server() -> Iterator[FlakyServer]:
         yield running
 
 
-def write_dataset(folder: Path, judged_by: dict[str, Any]) -> Path:
-    folder.mkdir()
-    rows = (
-        {"id": f"q{i}", "messages": [{"role": "user", "content": f"say {i}"}], **judged_by}
-        for i in range(NUM_ITEMS)
-    )
-    (folder / "echo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "echo.toml").write_text('version = "1"\n')
+def judged_dataset(folder: Path, judged_by: dict[str, Any]) -> Path:
+    write_dataset(folder, NUM_ITEMS, judged_by)
     (folder / "checks.py").write_text(CODE)
     (folder / "judge.toml").write_text('model = "m"\n')
-    for name in ("a", "b"):
-        (folder / f"{name}.toml").write_text(f'[prompt]\nsystem = "{name}"\n')
     return folder
 
 
@@ -81,7 +74,7 @@ def rubrics(server: FlakyServer) -> Counter[str]:
 def test_rubrics_are_asked_after_the_answers_and_once_per_text(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", RUBRIC)
+    dataset = judged_dataset(tmp_path / "echo", RUBRIC)
     assert main(run(server, dataset), [EVAL]) == 2
     assert "item 'q0' and 23 more: rubric assertions need a judge model" in capsys.readouterr().err
     assert server.num_requests == 0
@@ -103,7 +96,7 @@ def test_rubrics_are_asked_after_the_answers_and_once_per_text(
 def test_one_judge_serves_rubrics_and_preference(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", RUBRIC)
+    dataset = judged_dataset(tmp_path / "echo", RUBRIC)
     flags = (*judged(dataset), "--gate", "accuracy>=-5%, preference>=-5%", "--guard")
     assert main(run(server, dataset, *flags), [EVAL]) == 1
     record = json.loads(capsys.readouterr().out)
@@ -119,7 +112,7 @@ def test_the_guard_leaves_out_items_that_are_judged_late(
     def break_seven(system: str, question: str) -> str:
         return "no idea" if system == "b" and question == "say 7" else speak("", question)
 
-    dataset = write_dataset(tmp_path / "echo", PYTHON)
+    dataset = judged_dataset(tmp_path / "echo", PYTHON)
     server.speak = break_seven
     flags = ("--allow-python", "--guard", "--gate", "accuracy>=-30%")
     assert main(run(server, dataset, *flags), [EVAL]) == 0
@@ -131,7 +124,7 @@ def test_the_guard_leaves_out_items_that_are_judged_late(
 def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", RUBRIC)
+    dataset = judged_dataset(tmp_path / "echo", RUBRIC)
     assert main(run(server, dataset, *judged(dataset), report="whole"), [EVAL]) == 1
     whole = json.loads(capsys.readouterr().out)
     server.answered.clear()
@@ -162,7 +155,7 @@ def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
 def test_python_assertions_run_if_they_are_allowed_and_are_part_of_the_run(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", PYTHON)
+    dataset = judged_dataset(tmp_path / "echo", PYTHON)
     assert main(run(server, dataset), [EVAL]) == 2
     assert "python assertions run code from the dataset" in capsys.readouterr().err
     assert main(run(server, dataset, "--allow-python"), [EVAL]) == 1
@@ -184,7 +177,7 @@ def test_python_assertions_run_if_they_are_allowed_and_are_part_of_the_run(
 def test_looks_check_what_they_have(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", PYTHON)
+    dataset = judged_dataset(tmp_path / "echo", PYTHON)
     flags = ("--allow-python", "--mode", "sequential", "--repeats", "2", "--gate", "accuracy>=-5%")
     assert main(run(server, dataset, *flags), [EVAL]) == 1
     record = json.loads(capsys.readouterr().out)
@@ -204,7 +197,7 @@ def test_recorded_runs_are_compared_by_what_they_recorded(
 ) -> None:
     of = [{"scorer": "substring", "reference": "say"}, RUBRIC, PYTHON]
     both = {"scorer": {"name": "all", "of": of}, "reference": None}
-    dataset = write_dataset(tmp_path / "echo", both)
+    dataset = judged_dataset(tmp_path / "echo", both)
     flags = (*judged(dataset), "--allow-python")
     assert main(run(server, dataset, *flags, report="one"), [EVAL]) == 1
     swapped = ("--baseline", str(dataset / "b.toml"), "--candidate", str(dataset / "a.toml"))
@@ -230,7 +223,7 @@ def test_recorded_runs_are_compared_by_what_they_recorded(
 def test_items_that_one_run_did_not_ask_are_named(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", PYTHON)
+    dataset = judged_dataset(tmp_path / "echo", PYTHON)
     main(run(server, dataset, "--allow-python", "--limit", "12", report="some"), [EVAL])
     main(run(server, dataset, "--allow-python", "--repeats", "2", report="all"), [EVAL])
     capsys.readouterr()
@@ -245,7 +238,7 @@ def test_items_that_one_run_did_not_ask_are_named(
 def test_other_verbs_refuse_what_they_cannot_score(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = write_dataset(tmp_path / "echo", RUBRIC)
+    dataset = judged_dataset(tmp_path / "echo", RUBRIC)
     changes = tmp_path / "changes.toml"
     changes.write_text(f'base = "{dataset}/a.toml"\n[[change]]\nname = "b"\nsystem = "b"\n')
     flags = {

@@ -1,12 +1,9 @@
 """`eval live` stores each drift once, also if the collector is away at first."""
 
-from __future__ import annotations
-
 import gzip
-import http.server
-import threading
 import time
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,12 @@ from evenkeel_evals.production.dial_targets import FolderLabels
 from evenkeel_evals.production.live import LiveRun, LiveWindow, Row
 from evenkeel_evals.production.live_config import load_config
 from evenkeel_evals.production.live_estimate import LiveEstimate
+from tests.fixtures.http_stub import QuietHandler, serving
 
 DRIFT = LiveEstimate("pii", 100, 0, 100.0, 0.5, 0.4, 0.6, 0.9, 1e-6)
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
+class Collector(QuietHandler):
     """Takes spans, or answers 500 while it is broken."""
 
     is_broken = True
@@ -42,18 +40,12 @@ class Collector(http.server.BaseHTTPRequestHandler):
         self.send_response(400 if self.is_broken else 200)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def collector() -> Iterator[tuple[type[Collector], str]]:
     kind = type("Mine", (Collector,), {"bodies": []})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield kind, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), kind)) as url:
+        yield kind, url
 
 
 def test_a_drift_is_stored_once_the_collector_takes_it(

@@ -12,9 +12,10 @@ from evenkeel.secret_text import SecretAddress
 from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.settings import EvalSettings
-from evenkeel_evals.commands.run import _publish
-from evenkeel_evals.judge.gates import parse_gates, with_errors
+from evenkeel_evals.commands.run import _print_plan, _publish
 from evenkeel_evals.report import spans as result_spans
+from evenkeel_evals.verdict.gates import parse_gates, with_errors
+from evenkeel_evals.verdict.plan import plan_gates
 from tests.unit.evals.compare.test_comparison import make_comparison
 
 
@@ -54,3 +55,14 @@ def test_results_wait_for_their_cost_only_if_the_same_command_continues_the_run(
     assert json.loads(out)["stored"] is not is_kept
     assert sent == ([] if is_kept else ["r"])
     assert ("repeat this command later" in err) is is_kept
+
+
+@pytest.mark.parametrize("is_anytime", [True, False])
+def test_a_plan_says_which_way_of_judging_it_is_for(
+    capsys: pytest.CaptureFixture[str], *, is_anytime: bool
+) -> None:
+    plan = plan_gates(parse_gates("accuracy>=-3%"), 100)
+    _print_plan(plan, 100, Console(width=120), is_anytime=is_anytime)
+    printed = capsys.readouterr().out
+    assert "what 100 pairs can detect:" in printed
+    assert ("looking after any pair takes more" in printed) is is_anytime

@@ -11,7 +11,7 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import LatencyMetric
 from evenkeel_evals.compare.calibration import calibrate, read_assumptions
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.verdict.gates import parse_gates
 
 NO_ITEMS = Dataset("sums", "1", "d", (), ())
 GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")

@@ -1,7 +1,5 @@
 """Proven quality drops are dialled back once, and only with --act."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.changes import ChangeKind, count_changes, diff, find_changes
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
+from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish, says
 
 MakePair = Callable[..., AnsweredPair]
@@ -149,6 +150,13 @@ def test_the_manifest_tells_a_changed_prompt(outcome: Outcome) -> None:
     assert manifest["dataset"]["content_hash"] == "sha256:00"
     assert manifest["configuration"]["gates"] == ["accuracy>=-1%", "shift_ttft<=+3%"]
     assert manifest["sides"]["candidate"]["system"] == "Be brief."
+
+
+def test_the_manifest_tells_another_judge_or_more_repeats(outcome: Outcome) -> None:
+    asked = {"judge": "sha256:01", "repeats": 3, "warmup": 4, "prices": None, "seed": 9}
+    configuration = to_manifest(replace(outcome, identity=asked))["configuration"]
+    assert {name: configuration[name] for name in asked} == asked | {"seed": outcome.seed}
+    assert "judge" not in to_manifest(outcome)["configuration"]
 
 
 def test_the_same_run_gives_the_same_bytes(outcome: Outcome, tmp_path: Path) -> None:

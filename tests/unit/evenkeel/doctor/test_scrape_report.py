@@ -2,12 +2,11 @@
 
 import contextlib
 import gzip
-import http.server
 import json
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -22,6 +21,7 @@ from evenkeel.doctor.scrape_report import (
 )
 from evenkeel.errors import CannotMeasureError
 from tests.fixtures.engine_pages import PAGES
+from tests.fixtures.http_stub import QuietHandler, serving
 
 SHARED = PAGES["opentelemetry"].read_text()
 UNKNOWN = "my_engine_running 1\n"
@@ -33,7 +33,7 @@ ENCODED = {
 }
 
 
-class Pages(http.server.BaseHTTPRequestHandler):
+class Pages(QuietHandler):
     """Serves fixtures by engine, and pages that no engine has."""
 
     def do_GET(self) -> None:
@@ -71,21 +71,14 @@ class Pages(http.server.BaseHTTPRequestHandler):
                 return
         self.wfile.write(text.encode())
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    serving.stopped = threading.Event()  # type: ignore[attr-defined]
-    thread = threading.Thread(target=serving.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{serving.server_address[1]}"
-    serving.stopped.set()  # type: ignore[attr-defined]
-    serving.shutdown()
-    thread.join()
-    serving.server_close()
+    pages = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    pages.stopped = threading.Event()  # type: ignore[attr-defined]
+    with serving(pages) as url:
+        yield url
+        pages.stopped.set()  # type: ignore[attr-defined]
 
 
 def scrape(*arguments: str) -> int:

@@ -3,8 +3,6 @@
 Secrets are put together here, so that no scanner of repositories takes them for real ones.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Nothing of a credential stays, whatever its characters, its quotes and its length."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

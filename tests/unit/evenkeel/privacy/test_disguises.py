@@ -1,7 +1,5 @@
 """One set of rules finds every kind of secret, however it is sent, and leaves ordinary texts be."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Moves of labels: none is lost, and a run that proves nothing moves nothing."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

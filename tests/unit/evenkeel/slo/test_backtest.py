@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import DAY_S, HOUR_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.backtest import AlertSpan, read_minutes, replay
+from evenkeel.slo.burn_rates import DAY_S, HOUR_S, MINUTE_S, Counts, Severity, WindowRule
 from evenkeel.slo.model import Indicator, Metric, Slo
 
 

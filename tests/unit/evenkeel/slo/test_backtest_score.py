@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.backtest import AlertSpan
 from evenkeel.slo.backtest_score import Incident, read_incidents, score_alerts
+from evenkeel.slo.burn_rates import Severity
 
 PAGE, TICKET = Severity.PAGE, Severity.TICKET
 OUTAGE = Incident("outage", 100, 130)

@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.routing import by_severity
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret
+from tests.fixtures.slo_files import slo_file
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEKEND_NIGHTS = MuteTime((5, 6), time(22), time(6), BERLIN)
@@ -60,9 +60,7 @@ spec:
 
 
 def read(tmp_path: Path, receiver: str) -> Receiver:
-    path = tmp_path / "slos.yaml"
-    path.write_text(FILE.replace("RECEIVER", receiver))
-    file = read_slo_file(path)
+    file = slo_file(tmp_path, FILE.replace("RECEIVER", receiver))
     assert file.inhibitions == (by_severity(Severity.PAGE, Severity.TICKET),)
     return file.receivers[0]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.rules import Absence, Anomaly, Row, Rule, Threshold, judge_rule
+from tests.fixtures.slo_files import slo_file
 
 MINUTE = Fraction(60)
 
@@ -69,9 +69,7 @@ spec: SPEC
 
 
 def read(tmp_path: Path, spec: str) -> Rule:
-    path = tmp_path / "slos.yaml"
-    path.write_text(SLO.replace("SPEC", spec))
-    return read_slo_file(path).rules[0]
+    return slo_file(tmp_path, SLO.replace("SPEC", spec)).rules[0]
 
 
 def test_rules_are_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel.slo.arithmetic import (
+from evenkeel.slo.burn_rates import (
     DAY_S,
     MINUTE_S,
     AlertWindow,

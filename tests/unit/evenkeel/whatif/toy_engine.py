@@ -1,7 +1,5 @@
 """An engine that takes each step by itself, and what the store would have of its work."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,17 +1,15 @@
 """`evenkeel why`: the same explanation from the runtime's answer and from the store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from http.server import HTTPServer
 from typing import Any
 
 import pytest
 
 from evenkeel import cli
 from evenkeel.why.explanation import RequestWhy, from_runtime, from_store, id_tail, tell
+from tests.fixtures.http_stub import QuietHandler, serving
 
 LEDGER = {"ttft.queue.budget": 4.0, "ttft.prefill.own": 1.0, "decode.decode.own": 0.5}
 SAME: dict[str, Any] = {
@@ -130,22 +128,15 @@ def foreign(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the address of a server that answers everything with the parameter."""
     asked.clear()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(request.param)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 @pytest.mark.parametrize(

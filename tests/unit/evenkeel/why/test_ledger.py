@@ -1,7 +1,5 @@
 """A request's ledger as entries, and what would help against its causes."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel.durations import measured_duration

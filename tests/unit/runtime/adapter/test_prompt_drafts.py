@@ -1,7 +1,5 @@
 """Drafts in the step that completes a prompt, on something that has what vLLM's scheduler has."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

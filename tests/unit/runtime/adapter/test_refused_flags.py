@@ -1,13 +1,12 @@
 """Flags of vLLM that `evenkeel serve` does not take are one line, before anything is imported."""
 
 import argparse
-import subprocess
-import sys
 
 import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.adapter.refused_flags import refuse_flags, refuse_parsed_flags
+from tests.fixtures.python_process import run_python
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_nothing_heavy_is_imported_for_a_refusal(flags: list[str]) -> None:
         "from evenkeel_runtime.serve.command import SERVE\n"
         f"sys.exit(main(['serve', 'demo', *{flags!r}], [SERVE]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python("-c", code)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("evenkeel: serve: --")
     assert len(done.stderr.splitlines()) == 1

@@ -1,7 +1,5 @@
 """Control's limits in vLLM's parameters."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

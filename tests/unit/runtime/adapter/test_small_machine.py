@@ -1,7 +1,5 @@
 """When vLLM's worker joins the engine's process, and when the user's own choice stands."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

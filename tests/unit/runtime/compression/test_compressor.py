@@ -1,7 +1,5 @@
 """Long histories are shortened, and what must not be lost never is."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -157,6 +155,35 @@ def test_code_and_data_stay_whole() -> None:
         "See https://x.y. Ok.",
     ):
         assert [s.text for s in split_message(text)] == [text]
+
+
+FOREIGN = {
+    "German": "ich esse kein fleisch, also was anderes.\nbitte antworte auf deutsch.\nes war so.",
+    "Dutch": "ik eet geen vlees.\nantwoord altijd in het nederlands.\nwe waren in de tuin.",
+    "French": "je ne mange pas de viande.\nil a dit que me voir est un plaisir.\non a bien ri.",
+    "Spanish": "soy alérgico a los cacahuetes.\nresponde siempre en español.\nfuimos al parque.",
+    "Russian": "у дочери аллергия на молоко.\nвсегда отвечай по-русски.\nмы гуляли в парке.",
+    "Chinese": "我对花生过敏，不要推荐含花生的菜。\n请始终用繁体中文回答。\n昨天我们去了公园。",
+    "Arabic": "لا آكل اللحم.\nأجب دائما بالعربية.\nذهبنا إلى الحديقة.",
+    "Turkish": "et yemiyorum.\nher zaman turkce cevap ver.\nparkta uzun bir gun gecirdik.",
+    # With words that are English, too, or with an English title.
+    "Catalan": "has dit que no mengem carn.\nrespon sempre en espanyol.\nvam anar al parc.",
+    "Czech": "my jsme doma a my nejime maso.\nodpovidej vzdy cesky.\nvarili jsme obed.",
+    "Danish": "vi kan have en have.\njeg spiser ikke fisk.\nsvar altid kort.\nvi sad i min have.",
+    "Dutch, a leg": "ik heb mijn been gebroken.\nantwoord altijd in het nederlands.",
+    "German, a film": "ich mag den film the godfather.\nantworte immer auf deutsch.\nes war so.",
+}
+
+
+@pytest.mark.parametrize("language", FOREIGN)
+def test_what_is_not_english_cannot_be_judged_and_stays(language: str) -> None:
+    text = FOREIGN[language]
+    assert all(sentence.must_stay for sentence in split_message(text))
+    # Also among English sentences, if its letters tell.
+    mixed = {s.text.strip(): s.must_stay for s in split_message(f"{STORY}\n{text}")}
+    foreign = [line for line in text.splitlines() if not line.isascii()]
+    assert all(stays for part, stays in mixed.items() if any(part in line for line in foreign))
+    assert not mixed["The lamp flickers in the evening."]
 
 
 WORD = st.sampled_from(

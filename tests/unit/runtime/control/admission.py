@@ -1,7 +1,5 @@
 """Admission control on a manual clock, for tests of it as a whole."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -14,13 +12,6 @@ from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.manual_clock import ManualClock
 
 CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
-
-
-def in_loop(test: Callable[[], Awaitable[None]]) -> None:
-    async def scenario() -> None:
-        await test()
-
-    asyncio.run(scenario())
 
 
 def make(clock: ManualClock, **fields: Any) -> AdmissionControl:

@@ -6,8 +6,6 @@ Control is the real one, with its own
 gate, forecasts and ladder; only the clock and the engine are modelled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random

@@ -73,6 +73,13 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
         ("[classes.chat]\nttft_s = 1e300", "$.classes.chat.ttft_s"),
         ("[tenant]\nrequests_per_minute = inf", "$.tenant.requests_per_minute"),
         ("window_s = 1e400", "$.window_s"),
+        # Numbers that vLLM's messages or Retry-After cannot hold would fail each request.
+        (f"max_active = 1{400 * '0'}", "$.max_active"),
+        (f"long_prompt_tokens = 1{400 * '0'}", "$.long_prompt_tokens"),
+        ("[tenant]\ndraft_tokens = 99999999999999999999", "$.tenant.draft_tokens"),
+        ("[routes.agent]\ncontext_tokens = 99999999999999999999", "$.routes.agent.context_tokens"),
+        ("[tenants.a]\nrequests_per_minute = 1e-320", "$.tenants.a.requests_per_minute"),
+        ("window_s = 1e-320", "$.window_s"),
         ("escalate_burn = inf", "$.escalate_burn"),
         ("mode = ", "Invalid value"),
     ],

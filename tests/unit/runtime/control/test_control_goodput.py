@@ -1,7 +1,5 @@
 """Goodput with control and without, over ten loads, before a model of the engine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """What a measured prompt costs, which limits apply to it, and when it is due."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any
@@ -120,35 +118,32 @@ def test_what_the_engine_never_had_is_not_expected_in_its_cache() -> None:
     assert measure(control, range(301))[1].cached == 0
 
 
-def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> None:
-    async def scenario() -> None:
-        control = make()
-        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(3)]
-        doors = [Door(control, visit) for visit in visits]
-        await doors[0].enter()
-        second, third = (asyncio.create_task(door.enter()) for door in doors[1:])
-        while doors[2].refusal is None:
-            await asyncio.sleep(0.005)
-        refused = doors[1].refusal
-        assert refused is not None
-        assert (refused.status, refused.reason) == (429, "kv_share")
-        assert "of this tenant or route held" in str(refused)
-        for task, visit in zip((second, third), visits[1:], strict=True):
-            task.cancel()
-            control.leave(visit, 0)
-        # What is given back lets the next one in.
-        later = measure(control, range(200), 20, tenant="acme")[0]
-        entering = asyncio.create_task(Door(control, later).enter())
-        await asyncio.sleep(0)
-        control.leave(visits[0], 215)
-        await entering
-        assert later.ticket is not None and later.ticket.is_inside
-        control.leave(later, 210)
-        assert control.costs.shares.held() == {}
-        # Routes without limits of their own share those of `*`.
-        assert control.costs.find_owners(Caller(route="x"))[-1] == ("route", "*")
-
-    asyncio.run(scenario())
+async def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> None:
+    control = make()
+    visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(3)]
+    doors = [Door(control, visit) for visit in visits]
+    await doors[0].enter()
+    second, third = (asyncio.create_task(door.enter()) for door in doors[1:])
+    while doors[2].refusal is None:
+        await asyncio.sleep(0.005)
+    refused = doors[1].refusal
+    assert refused is not None
+    assert (refused.status, refused.reason) == (429, "kv_share")
+    assert "of this tenant or route held" in str(refused)
+    for task, visit in zip((second, third), visits[1:], strict=True):
+        task.cancel()
+        control.leave(visit, 0)
+    # What is given back lets the next one in.
+    later = measure(control, range(200), 20, tenant="acme")[0]
+    entering = asyncio.create_task(Door(control, later).enter())
+    await asyncio.sleep(0)
+    control.leave(visits[0], 215)
+    await entering
+    assert later.ticket is not None and later.ticket.is_inside
+    control.leave(later, 210)
+    assert control.costs.shares.held() == {}
+    # Routes without limits of their own share those of `*`.
+    assert control.costs.find_owners(Caller(route="x"))[-1] == ("route", "*")
 
 
 def test_all_prompts_of_a_request_count() -> None:
@@ -184,53 +179,44 @@ def test_a_beam_search_under_way_is_not_refused_for_its_length() -> None:
     control.leave(visit, 201)
 
 
-def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
-    async def scenario() -> None:
-        control = make(FILE.replace("queue_deadline_s = 0.05", "queue_deadline_s = 30"))
-        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
-        await Door(control, visits[0]).enter()
-        waiting = asyncio.create_task(Door(control, visits[1]).enter())
-        await asyncio.sleep(0)
-        assert control.costs.shares.count_waiting() == 1
-        control.configure(parse_control('mode = "off"\n' + FILE, "test"))
-        async with asyncio.timeout(120):
-            await waiting
-        for visit in visits:
-            control.leave(visit, 210)
-        assert control.costs.shares.held() == {}
-
-    asyncio.run(scenario())
+async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
+    control = make(FILE.replace("queue_deadline_s = 0.05", "queue_deadline_s = 30"))
+    visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
+    await Door(control, visits[0]).enter()
+    waiting = asyncio.create_task(Door(control, visits[1]).enter())
+    await asyncio.sleep(0)
+    assert control.costs.shares.count_waiting() == 1
+    control.configure(parse_control('mode = "off"\n' + FILE, "test"))
+    async with asyncio.timeout(120):
+        await waiting
+    for visit in visits:
+        control.leave(visit, 210)
+    assert control.costs.shares.held() == {}
 
 
-def test_only_so_many_wait_for_a_share() -> None:
-    async def scenario() -> None:
-        control = make()
-        shares = control.costs.shares
-        for _ in range(1 + MAX_WAITING):
-            claim_share(control, measure(control, range(200), 20, tenant="acme")[0])
-        one_more = measure(control, range(200), 20, tenant="acme")[0]
-        with pytest.raises(RefusedError, match="512 requests of this tenant") as caught:
-            claim_share(control, one_more)
-        assert (caught.value.status, caught.value.reason) == (429, "kv_share")
-        control.leave(one_more, 0)
-        assert shares.count_waiting() == MAX_WAITING
-        # Another tenant of the same route has room.
-        other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
-        assert other is not None and other.let_in.done()
-
-    asyncio.run(scenario())
+async def test_only_so_many_wait_for_a_share() -> None:
+    control = make()
+    shares = control.costs.shares
+    for _ in range(1 + MAX_WAITING):
+        claim_share(control, measure(control, range(200), 20, tenant="acme")[0])
+    one_more = measure(control, range(200), 20, tenant="acme")[0]
+    with pytest.raises(RefusedError, match="512 requests of this tenant") as caught:
+        claim_share(control, one_more)
+    assert (caught.value.status, caught.value.reason) == (429, "kv_share")
+    control.leave(one_more, 0)
+    assert shares.count_waiting() == MAX_WAITING
+    # Another tenant of the same route has room.
+    other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
+    assert other is not None and other.let_in.done()
 
 
-def test_who_waits_for_a_share_enters_once_it_is_raised() -> None:
-    async def scenario() -> None:
-        control = make()
-        visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
-        claims = [claim_share(control, visit) for visit in visits]
-        assert claims[1] is not None and not claims[1].let_in.done()
-        control.configure(parse_control(FILE.replace("0.3", "0.5"), "test"))
-        assert claims[1].let_in.done()
-
-    asyncio.run(scenario())
+async def test_who_waits_for_a_share_enters_once_it_is_raised() -> None:
+    control = make()
+    visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
+    claims = [claim_share(control, visit) for visit in visits]
+    assert claims[1] is not None and not claims[1].let_in.done()
+    control.configure(parse_control(FILE.replace("0.3", "0.5"), "test"))
+    assert claims[1].let_in.done()
 
 
 def test_the_wait_for_a_share_counts_to_the_longest_wait() -> None:

@@ -1,7 +1,5 @@
 """The estimate of what the prefix cache holds: whole blocks, its size, and what keeps it apart."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_runtime.control.prefixes import KvCache, PrefixMemory

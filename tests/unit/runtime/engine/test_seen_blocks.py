@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from evenkeel_runtime.engine.seen_blocks import Eviction, SeenBlocks
 
 

@@ -1,7 +1,5 @@
 """Every second of an engine belongs to one kind, and the kinds add up."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any
@@ -13,21 +11,14 @@ from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
 from evenkeel_runtime.wire.drafts import NO_TENANT
-from evenkeel_runtime.wire.steps import Arrived, Batch, Left, RequestEvent
-from tests.unit.runtime.wire.step_builder import MS, Part, Step, decode, pack, prefill
+from evenkeel_runtime.wire.steps import Arrived, Left
+from tests.unit.runtime.wire.step_builder import MS, Part, Step, batch, decode, prefill
 
 ALL_DAY = RequestTimes(0, 10**18)
 
 
 def history() -> StepHistory:
     return StepHistory(1 << 20, 100)
-
-
-def batch(
-    sequence: int, steps: list[Step] | None = None, *events: RequestEvent, lost_steps: int = 0
-) -> Batch:
-    table, entries = pack(steps or [])
-    return Batch(0, sequence, lost_steps, table, entries, events)
 
 
 def arrived(number: int, ms: float) -> Arrived:

@@ -5,8 +5,6 @@ drafts, per step, at a fixed cost plus a cost per token and context. vLLM's own 
 tests/integration/runtime/test_cost_ledger.py and bench/cost_ledger.py.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Collection, Sequence

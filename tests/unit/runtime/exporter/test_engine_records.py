@@ -1,7 +1,5 @@
 """What requests cost their engine, summed over steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from evenkeel_runtime.exporter.engine_records import (

@@ -170,6 +170,18 @@ def test_without_speculation_there_is_no_drafted_token_and_no_zero() -> None:
     assert (record.drafted_tokens, record.accepted_tokens) == (None, None)
 
 
+def test_drafts_of_sequences_that_were_aborted_count_with_those_of_one_that_ended() -> None:
+    """vLLM reports a sequence's drafts when it ends; the engine's steps have all of them."""
+    aborted = replace(STREAMED, num_sequences=3, status=Status.ABORTED)
+    steps = Ledger({}, drafted_by_step=(4, 4, 3, 2), accepted_by_step=(0, 3, 3, 1))
+    record = complete(aborted, 100, steps)
+    assert (record.drafted_tokens, record.accepted_tokens) == (13, 7)
+    assert record.drafted_by_position == [4, 4, 3, 2]
+    # Records of steps may be missing.
+    few = Ledger({}, drafted_by_step=(4,), accepted_by_step=(0,))
+    assert complete(aborted, 100, few).drafted_tokens == 8
+
+
 def test_the_steps_say_which_emission_held_drafts() -> None:
     ledger = Ledger({}, verified=((1, 0, 0), (1, 4, 0), (5, 4, 4)))
     record = complete(STREAMED, 100, ledger)

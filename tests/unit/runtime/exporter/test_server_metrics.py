@@ -1,7 +1,5 @@
 """OpenTelemetry's GenAI server metrics: what is counted, and as what it is shown."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

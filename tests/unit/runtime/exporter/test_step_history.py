@@ -1,24 +1,15 @@
 """What is kept of an engine's past, whose it is, and what is said where it is gone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
 from evenkeel_runtime.exporter.step_history import StepHistory, api_ids
 from evenkeel_runtime.ledger.attribution import RequestTimes
-from evenkeel_runtime.wire.steps import Admitted, Arrived, Batch, Left, RequestEvent
-from tests.unit.runtime.wire.step_builder import MS, Step, decode, pack, prefill
+from evenkeel_runtime.wire.steps import Admitted, Arrived, Left
+from tests.unit.runtime.wire.step_builder import MS, Step, batch, decode, prefill
 
 ALL_DAY = RequestTimes(0, 10**18)
-
-
-def batch(
-    sequence: int, steps: list[Step] | None = None, *events: RequestEvent, lost_steps: int = 0
-) -> Batch:
-    table, entries = pack(steps or [])
-    return Batch(0, sequence, lost_steps, table, entries, events)
 
 
 def history(max_bytes: int = 1 << 20, max_requests: int = 100) -> StepHistory:

@@ -1,7 +1,5 @@
 """Runs of alike steps: sums are exact whatever is merged, and the bound holds."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A ledger charges every moment once: named cases with known answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -382,6 +380,18 @@ def test_steps_with_drafts_say_what_each_made() -> None:
     # Where a record is missing, the others may fit the emissions by chance.
     lossy = price(replace(steps, follows_loss=np.array([False, True, False, False])), COST)
     assert charge(times(0, 10, 19), EngineRequest((ME,), 0), lossy).verified == ()
+
+
+def test_each_sequence_has_drafts_of_its_own_in_a_step() -> None:
+    """Added up, four tokens of each of two would be a draft of eight."""
+    both = [
+        Part(ME, decode=1, drafted=4, accepted=2, emitted=3),
+        Part(1, decode=1, drafted=4, accepted=4, emitted=5),
+        Part(7, decode=1, drafted=3, accepted=0, emitted=1),
+    ]
+    steps = build(Step(0, 9, [prefill(ME, 80), prefill(7, 80)]), Step(9, 12, both))
+    ledger = charge(times(0, 10, 19), EngineRequest((ME, 7), 0), price(steps, COST))
+    assert (ledger.drafted_by_step, ledger.accepted_by_step) == ((4, 3), (2, 0))
 
 
 def test_times_that_run_backwards_are_refused() -> None:

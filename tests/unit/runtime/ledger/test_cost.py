@@ -1,7 +1,5 @@
 """The step-cost model learns what steps cost, and says how wrong it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

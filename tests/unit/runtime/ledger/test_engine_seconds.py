@@ -1,7 +1,5 @@
 """The shares of a step add up to it, whatever is in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """docs/inside/ledger.md defines every cause."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A ledger sums to what was measured whatever the steps, and its rivals to what others cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

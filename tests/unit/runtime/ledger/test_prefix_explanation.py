@@ -1,7 +1,5 @@
 """Why the prefix cache missed: named cases, and the warning about prompts that move."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Earlier prompts: the nearest is found, the bound holds, and a moved static part is seen."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Rivals in a crowd, and what the engine did for a request whose client had left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

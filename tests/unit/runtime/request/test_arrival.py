@@ -18,6 +18,7 @@ from evenkeel_runtime.request import conversation
 from evenkeel_runtime.request.arrival import OPERATION_OF_PATH, ArrivalMiddleware
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
+from evenkeel_runtime.wire.cause import Cause
 from evenkeel_runtime.wire.observation import Observation
 
 Handler = Callable[[Any, Any, Any], Awaitable[None]]
@@ -249,6 +250,24 @@ async def test_a_long_chat_reaches_the_cache_as_a_whole(headers: list[tuple[byte
 
     await exchange(app, body, headers=headers, has_cache=True)
     assert kept == [body]
+
+
+@pytest.mark.parametrize(("route", "is_held"), [(b"long", True), (b"other", False), (None, False)])
+async def test_only_chats_whose_route_is_shortened_are_held_for_it(
+    route: bytes | None, is_held: bool
+) -> None:
+    held = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        request = CURRENT_REQUEST.get()
+        assert request is not None
+        held.append(Cause.HOST_COMPRESSION in request.holds)
+
+    compressor = Compressor(CompressionPolicy(routes=("long",)), len)
+    headers = [] if route is None else [(b"x-evenkeel-route", route)]
+    await exchange(app, b'{"messages": []}', headers=headers, compressor=compressor)
+    assert held == [is_held]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])

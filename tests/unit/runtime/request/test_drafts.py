@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from evenkeel_runtime.control.gate import Standing
+from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.request.canary import Canary, find_difference
 from evenkeel_runtime.request.drafts import SpeculationServer
 from evenkeel_runtime.request.headers import read_headers
@@ -258,7 +260,11 @@ def test_the_same_answer_without_drafts_is_a_match() -> None:
     assert prompt == {"prompt_token_ids": [1, 2, 3], "cache_salt": "canary-req-1"}
     assert params.extra_args == {SPECULATE_KEY: False, TENANT_KEY: NO_TENANT}
     assert request_id == "canary-req-1"
-    assert options["priority"] > 0
+    # Control's priorities are milliseconds of a clock that starts with the machine.
+    a_year_up = 365 * 86_400.0
+    late = Visit("chat", a_year_up, a_year_up, a_year_up, "", None)
+    late.ticket = SimpleNamespace(standing=Standing.LATE)  # type: ignore[assignment]
+    assert late.priority < options["priority"] < 1 << 63
 
 
 def test_another_answer_is_a_mismatch_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
@@ -282,6 +288,43 @@ def test_other_requests_are_not_replayed(change: Callable[[EngineRun], None]) ->
     _, engine, results = replay([7], [7], change)
     assert engine.asked == []
     assert results == []
+
+
+@pytest.mark.parametrize("when", ["before it ended", "while it waited", "in its replay"])
+def test_other_weights_answer_no_replay(when: str) -> None:
+    results: list[CanaryResult] = []
+
+    class Engine(Replies):
+        def is_idle(self) -> bool:
+            if when == "while it waited":
+                canary.record_weight_change()
+            return True
+
+        async def generate(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
+            canary.record_weight_change()
+            async for output in super().generate(*args, **options):
+                yield output
+
+    engine = Engine([4])
+    canary = Canary(1.0, engine, results.append, Random(1))
+
+    async def run() -> None:
+        server = SpeculationServer(canary)
+        seen = run_of(Params())
+        server.start_run(seen)
+        seen.last_output = output_of([7], DraftReport(drafts()))
+        seen.finish_reason = "length"
+        server.record_output(seen, seen.last_output)
+        if when == "before it ended":
+            canary.record_weight_change()
+        server.end_run(seen)
+        while not canary.counts["skipped"] + canary.counts["mismatch"]:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert canary.counts == {"match": 0, "mismatch": 0, "skipped": 1}
+    assert results == []
+    assert len(engine.asked) == (when == "in its replay")
 
 
 @pytest.mark.parametrize(

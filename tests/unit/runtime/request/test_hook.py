@@ -11,7 +11,7 @@ import pytest
 from evenkeel.spans import Status
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.vllm import find_beam_search
-from evenkeel_runtime.request.hook import EngineReader, RequestHook
+from evenkeel_runtime.request.hook import EngineReader, RequestHook, enter_engine
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
     EngineRun,
@@ -212,7 +212,65 @@ async def test_a_generator_that_never_runs_is_recorded_with_its_http_request() -
     engine.hook.client_left(request)
     engine.hook.finish_request(request, refuse)
     await stream.aclose()
-    assert [s.status for s in notebook.seen] == [Status.ABORTED]
+    assert [(s.status, s.submitted_ns) for s in notebook.seen] == [(Status.ABORTED, None)]
+
+
+async def test_a_client_that_leaves_the_gate_has_nothing_in_the_engine() -> None:
+    class Door:
+        async def enter(self) -> None:
+            await asyncio.Event().wait()
+
+    engine, notebook = observe(Engine())
+    request = arrive()
+    request.door = Door()  # type: ignore[assignment]
+
+    async def answer(run: EngineRun) -> AsyncGenerator[int, None]:
+        await enter_engine(run, {})
+        yield 1
+
+    async def consume() -> None:
+        run = engine.hook.start_run("r-1", object())
+        async for _ in engine.hook.observe(run, answer(run)):
+            pass
+
+    task = asyncio.create_task(consume())
+    await asyncio.sleep(0)
+    engine.hook.client_left(request)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    engine.hook.finish_request(request, refuse)
+    assert [(s.status, s.submitted_ns) for s in notebook.seen] == [(Status.ABORTED, None)]
+
+
+@pytest.mark.parametrize("still_looks", [True, False])
+async def test_a_client_that_leaves_while_the_cache_looks_has_nothing_in_the_engine(
+    still_looks: bool,
+) -> None:
+    class Cache:
+        def record_weight_change(self) -> None: ...
+
+        async def answer(self, run: EngineRun, *_: Any) -> AsyncGenerator[int, None]:
+            if still_looks:
+                await asyncio.Event().wait()
+            await enter_engine(run, {})
+            yield 1
+
+    inner = Engine()
+    inner.collective_rpc = None  # type: ignore[attr-defined]
+    observed, notebook = observe(inner)
+    engine = ObservedEngine(inner, observed.hook, cache=Cache())  # type: ignore[arg-type]
+    request = arrive()
+    stream = engine.generate("p", object(), "r-1")
+    task = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    engine.hook.client_left(request)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await stream.aclose()
+    engine.hook.finish_request(request, refuse)
+    found = [(seen.status, seen.submitted_ns is None) for seen in notebook.seen]
+    assert found == [(Status.ABORTED, still_looks)]
 
 
 async def test_a_cancellation_while_the_client_waits_is_an_error() -> None:
@@ -319,11 +377,67 @@ async def test_a_beam_search_is_one_request_with_the_tokens_of_all_beams() -> No
     params = SimpleNamespace(detokenize=False)
     for request_id in ("cmpl-1-aa-beam-0", "cmpl-1-bb-beam-0", "cmpl-1-bb-beam-1"):
         _ = [output async for output in engine.generate("p", params, request_id)]
+        # Each step ends at its only token.
+        request.runs[-1].finish_reason = "length"
     request.http_status = 200
     engine.hook.finish_request(request, refuse)
     (seen,) = notebook.seen
     assert (seen.request_id, seen.output_tokens, seen.status) == ("cmpl-1", 3, Status.OK)
     assert seen.num_sequences > 1
+    # Whether the answer was cut is not known.
+    assert seen.finish_reason is None
+
+
+async def test_each_prompt_of_a_beam_search_is_a_request() -> None:
+    engine, notebook = observe(Engine(steps=1))
+    request = arrive()
+    params = SimpleNamespace(detokenize=False)
+    for request_id in ("cmpl-1-0-aa-beam-0", "cmpl-1-1-bb-beam-0", "cmpl-1-0-cc-beam-1"):
+        _ = [output async for output in engine.generate("p", params, request_id)]
+    request.http_status = 200
+    engine.hook.finish_request(request, refuse)
+    found = [(seen.request_id, seen.output_tokens) for seen in notebook.seen]
+    assert found == [("cmpl-1-0", 2), ("cmpl-1-1", 1)]
+
+
+@pytest.mark.parametrize("leaves", ["in a step", "before one", "between two"])
+async def test_a_beam_search_whose_client_leaves_has_aborted(leaves: str) -> None:
+    inner = Engine(steps=1)
+    engine, notebook = observe(inner)
+    request = arrive()
+    params = SimpleNamespace(detokenize=False)
+    _ = [output async for output in engine.generate("p", params, "cmpl-1-aa-beam-0")]
+    second = None
+    if leaves != "between two":
+        inner.waits = True
+        second = engine.generate("p", params, "cmpl-1-bb-beam-0")
+    if leaves == "in a step" and second is not None:
+        await anext(second)
+    engine.hook.client_left(request)
+    # vLLM answers, though nobody is there.
+    request.http_status = 200
+    engine.hook.finish_request(request, refuse)
+    if second is not None:
+        await second.aclose()
+    assert [(s.status, s.error_type) for s in notebook.seen] == [(Status.ABORTED, None)]
+
+
+async def test_a_beam_search_fails_with_any_of_its_steps() -> None:
+    inner = Engine(steps=1)
+    engine, notebook = observe(inner)
+    request = arrive()
+    params = SimpleNamespace(detokenize=False)
+    _ = [output async for output in engine.generate("p", params, "cmpl-1-aa-beam-0")]
+    inner.error = RuntimeError("x")
+    under_way = engine.generate("p", params, "cmpl-1-bb-beam-0")
+    await anext(under_way)
+    with pytest.raises(RuntimeError):
+        _ = [output async for output in engine.generate("p", params, "cmpl-1-bb-beam-1")]
+    # What vLLM answers is the consequence, as is that it waits for no other beam.
+    request.http_status = 500
+    engine.hook.finish_request(request, refuse)
+    await under_way.aclose()
+    assert [(s.status, s.error_type) for s in notebook.seen] == [(Status.ERROR, "RuntimeError")]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """`/why`: what is kept, who may see it, and what is answered to whom."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

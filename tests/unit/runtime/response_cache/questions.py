@@ -1,7 +1,5 @@
 """Builds chat requests and questions for the tests of the cache."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

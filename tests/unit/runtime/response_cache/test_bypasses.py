@@ -1,7 +1,5 @@
 """A request that bypasses the cache is counted once, however many runs it has in the engine."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

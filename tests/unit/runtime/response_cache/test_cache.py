@@ -1,7 +1,5 @@
 """Looking up, keeping and deleting answers, also where the backend fails or holds rubbish."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence

@@ -1,9 +1,8 @@
 """Labelled evidence from a dataset folder."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from evenkeel_runtime.response_cache.command import CACHE
 from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
 from evenkeel_runtime.response_cache.hit_class import SAME_WORDS
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+from tests.fixtures.http_stub import QuietHandler, serving
 
 DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
 ANSWERS = {
@@ -90,7 +90,7 @@ def test_a_dataset_without_labels_is_refused(
     assert not (tmp_path / LABELS_FILE).exists()
 
 
-class Model(BaseHTTPRequestHandler):
+class Model(QuietHandler):
     """Answers each question with itself, in one of the ways in which models end."""
 
     status, page = 200, json.dumps({"model": "weights-1"})
@@ -115,17 +115,11 @@ class Model(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
-
 
 def test_a_model_that_does_not_end_its_answer_gives_no_label() -> None:
-    with HTTPServer(("127.0.0.1", 0), Model) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with serving(HTTPServer(("127.0.0.1", 0), Model)) as url:
         texts = ["whole?", "cut?", "tool?", "none?"]
         assert ask_model(texts, url, "any", None) == {"whole?": "whole?"}
-        server.shutdown()
 
 
 @pytest.fixture
@@ -133,10 +127,8 @@ def model() -> Iterator[tuple[type[Model], str]]:
     class Own(Model):
         pass
 
-    with HTTPServer(("127.0.0.1", 0), Own) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Own, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(HTTPServer(("127.0.0.1", 0), Own)) as url:
+        yield Own, url
 
 
 @pytest.fixture

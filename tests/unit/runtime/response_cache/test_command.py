@@ -1,17 +1,15 @@
 """`evenkeel cache flush` against a server that says what it was asked for."""
 
-from __future__ import annotations
-
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from evenkeel.cli import main
 from evenkeel_runtime.response_cache.command import CACHE
+from tests.fixtures.http_stub import QuietHandler, serving
 
 
 class Asked(HTTPServer):
@@ -29,7 +27,7 @@ class Asked(HTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Asked
 
     def do_DELETE(self) -> None:
@@ -42,19 +40,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def server() -> Iterator[Asked]:
     asked = Asked()
-    thread = threading.Thread(target=asked.serve_forever)
-    thread.start()
-    yield asked
-    asked.shutdown()
-    thread.join()
-    asked.server_close()
+    with serving(asked):
+        yield asked
 
 
 def run(*argv: str) -> int:

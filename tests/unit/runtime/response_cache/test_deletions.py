@@ -1,7 +1,5 @@
 """Answers are deleted by what they belong to; what was under way is not stored afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

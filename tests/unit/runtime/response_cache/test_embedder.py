@@ -1,7 +1,5 @@
 """Embeddings take no more time, room and computing than they may."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine

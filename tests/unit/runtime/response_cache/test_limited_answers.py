@@ -1,7 +1,5 @@
 """Answers that control cuts are not cached, and none over a request's limit is served."""
 
-from __future__ import annotations
-
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from tests.unit.runtime.response_cache.test_slow_embedding import ASKED, Server, SlowEncoder
 

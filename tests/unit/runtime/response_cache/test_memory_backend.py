@@ -1,7 +1,5 @@
 """Memory keeps within its bound, forgets what expired, and finds by tag: a state machine."""
 
-from __future__ import annotations
-
 import asyncio
 
 from hypothesis import strategies as st

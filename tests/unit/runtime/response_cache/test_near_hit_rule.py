@@ -1,7 +1,5 @@
 """A near hit is served only if the mode, its evidence, the wrong hits and its replay allow it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """The index agrees with a plain search, whatever was added and removed."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
+from evenkeel_runtime.response_cache.memory_backend import OVERHEAD_BYTES
 from evenkeel_runtime.response_cache.neighbours import GRAPH_FROM, Neighbours
 
 
@@ -54,3 +57,16 @@ def test_many_are_kept_in_a_graph_and_found_again() -> None:
     assert nearest[0].entry_id == "7"
     assert nearest[0].similarity == pytest.approx(1.0, abs=2e-3)
     assert len(index) == len(rows) - 1
+
+
+def test_questions_of_many_conversations_take_no_more_memory_than_is_counted_for_them() -> None:
+    index, vector = Neighbours(), np.ones(DIMENSIONS, np.float32)
+    names = [(f"entry-{number}", f"conversation-{number}") for number in range(1000)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for entry_id, scope in names:
+        index.add(entry_id, scope, vector)
+        index.learn(entry_id, vector)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1000 * OVERHEAD_BYTES

@@ -1,7 +1,5 @@
 """The cache follows its file: what can change does, what cannot is said, a broken one is left."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """A route put into shadow serves nothing, whatever is under way; only the file lets one serve."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A cache is opened with the labels that its file names, or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

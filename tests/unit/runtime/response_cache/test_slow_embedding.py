@@ -1,7 +1,5 @@
 """Whatever becomes of embeddings, a request waits for them up to the limit, and is recorded."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -236,7 +234,7 @@ async def test_a_served_hit_that_could_not_be_checked_counts_as_wrong(
     replay: Any = PendingReplay("r", question, near, "p", SamplingParams(), {}, Caller(), True, 1.0)
     wrong_hits = server.cache.control(policy).wrong_hits
     wrong_hits.num_pending = 1
-    await server.engine._replay(replay)
+    await server.engine.replays.run(replay)
     assert (wrong_hits.num_pending, wrong_hits.num_detected) == (0, num_found)
     await server.cache.close()
 

@@ -1,7 +1,5 @@
 """A request that the cache does not answer waits for its turn, and goes in as what it is then."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Requests whose answer does not come to its end are requests of the cache all the same."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Near answers become drafts without an embedding; those that the model gives count as verified."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 

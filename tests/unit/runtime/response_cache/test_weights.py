@@ -174,7 +174,7 @@ async def test_a_replay_of_an_answer_of_other_weights_says_nothing(is_running: b
         server.engine.record_weight_change()
     wrong_hits = server.cache.control(policy).wrong_hits
     wrong_hits.num_pending = 1
-    await server.engine._replay(replay)
+    await server.engine.replays.run(replay)
     evidence = server.cache.control(policy)
     assert evidence.wrong_hits.num_detected == 0
     assert all(found.seen == 0 for found in evidence.classes)

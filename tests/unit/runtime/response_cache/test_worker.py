@@ -1,7 +1,5 @@
 """What is given up leaves the queue, and nothing is queued without end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from threading import Event

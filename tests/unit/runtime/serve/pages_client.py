@@ -1,7 +1,5 @@
 """A client of our own pages, before an app that knows nothing."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any

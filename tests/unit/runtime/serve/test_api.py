@@ -1,7 +1,5 @@
 """The pages keep to their own OpenAPI document, whatever they are asked."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any

@@ -1,16 +1,15 @@
 """What the word MODEL may be."""
 
 import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.serve.model import find_model
+from tests.fixtures.http_stub import QuietHandler, serving
+from tests.fixtures.python_process import run_python
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_the_draft_model_belongs_to_the_demo(folder: Path) -> None:
         find_model(str(folder), "draft")
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(QuietHandler):
     """A hub that shows a model to nobody without a token: it answers as if there were none."""
 
     def do_GET(self) -> None:
@@ -65,23 +64,14 @@ class Hub(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 def test_a_name_that_the_hub_does_not_show_may_need_a_token(tmp_path: Path) -> None:
     program = "from evenkeel_runtime.serve.model import find_model\nfind_model('acme/secret-7b')"
-    with HTTPServer(("127.0.0.1", 0), Hub) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, **hub, "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"},
-            capture_output=True,
-            text=True,
-            check=False,
+    with serving(HTTPServer(("127.0.0.1", 0), Hub)) as url:
+        hub = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path)}
+        done = run_python(
+            "-c", program, env={**os.environ, **hub, "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"}
         )
-        server.shutdown()
     last = done.stderr.splitlines()[-1]
     assert "the Hugging Face hub has no such model, or shows it only with a token" in last
     assert "HF_TOKEN" in last

@@ -1,11 +1,7 @@
 """The plugin's wrapper around vLLM's `build_and_serve`: whatever fails, vLLM serves."""
 
-from __future__ import annotations
-
 import argparse
 import logging
-import subprocess
-import sys
 import types
 from typing import Any
 
@@ -13,6 +9,7 @@ import pytest
 
 from evenkeel_runtime.serve.plugin import watch_command, wrap_build
 from tests.checkout import source_path
+from tests.fixtures.python_process import run_python
 
 ARGS = argparse.Namespace(model="m")
 
@@ -87,7 +84,5 @@ def test_where_there_is_no_server_nothing_happens() -> None:
         "[name for name in os.environ if name.startswith('EVENKEEL_STEPS')])"
     )
     environment = {"PYTHONPATH": source_path(), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", code, env=environment, check=True)
     assert (done.stdout, done.stderr) == ("[] []\n", "")

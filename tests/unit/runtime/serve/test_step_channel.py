@@ -1,7 +1,5 @@
 """Whether steps can be recorded, and the folder of sockets."""
 
-from __future__ import annotations
-
 import argparse
 import stat
 from pathlib import Path

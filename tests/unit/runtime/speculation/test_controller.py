@@ -1,7 +1,5 @@
 """The controller drafts what makes decoding faster, and nothing else; simulated costs."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from random import Random

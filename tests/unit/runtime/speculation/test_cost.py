@@ -1,7 +1,5 @@
 """What a step costs is learned from steps, and a busy machine does not mislead it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """What is drafted for a step, and what is learned from it, with requests of a made-up engine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from evenkeel_runtime.speculation.controller import GoodputController, Offer, StepFacts
+from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.engine import Speculation
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
 from evenkeel_runtime.speculation.state import describe_state
-from evenkeel_runtime.speculation.store import DraftStore
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY
 from tests.fixtures.fixed_length import FixedLength
 

@@ -1,7 +1,5 @@
 """The speed-up and its interval, against numbers worked out elsewhere and by simulation."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,18 @@ def test_after_a_difference_it_is_found_again(
         handed.follow(answer[:end])
     assert handed.rest(128) == rest
     assert handed.kind == AFTER_DIFFERENCE
+
+
+def test_no_draft_takes_the_engine_long_to_search() -> None:
+    # The bytes of 65,536 twice occur at every token of the draft, but never at a token's beginning.
+    handed = HandedAnswer([256] * 50_000)
+    answer: list[int] = []
+    started = time.process_time()
+    for _ in range(40):
+        answer.append(65_536)
+        handed.follow(answer)
+    assert not handed.rest(128)
+    assert time.process_time() - started < 0.5
 
 
 def test_another_answer_that_begins_alike_takes_over() -> None:

@@ -1,7 +1,5 @@
 """How soon the watch over sampled tokens notices that they are wrong, and how rarely it errs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,14 +1,12 @@
 """Where drafts come from, in which order, and how strong each is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.handed import HandedAnswer
 from evenkeel_runtime.speculation.sources import DraftSource, Trail, propose, rate_strength
-from evenkeel_runtime.speculation.store import DraftStore
 
 PROMPT = [31, 32, 33, 34, 35, 36, 37, 38, 39, 40]
 ANSWER = [51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62]

@@ -1,7 +1,5 @@
 """The drafts of a step fit into its token budget, and the longest are cut first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Builds engine steps for tests, in milliseconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,8 +13,10 @@ from evenkeel_runtime.wire.steps import (
     ENTRY_TYPE,
     STEP,
     STEP_TYPE,
+    Batch,
     EntryArray,
     Held,
+    RequestEvent,
     StepArray,
 )
 
@@ -116,3 +116,10 @@ def times(
     )
     in_ns = (int(arrival * MS), int(end * MS), first_ns, last_ns, submitted_ns)
     return RequestTimes(*in_ns, holds={k: ms / 1e3 for k, ms in (holds or {}).items()})
+
+
+def batch(
+    sequence: int, steps: list[Step] | None = None, *events: RequestEvent, lost_steps: int = 0
+) -> Batch:
+    table, entries = pack(steps or [])
+    return Batch(0, sequence, lost_steps, table, entries, events)

@@ -1,7 +1,5 @@
 """The snapshot between exporter and server, and the metrics made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The codec of step records: what goes in comes out, and nothing else is taken for a batch."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.burn_rates import Counts
 from evenkeel.slo.calendar import CalendarUnit
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Method, Metric, Slicing, Slo, Treatment
+from tests.fixtures.slo_files import slo_file
 
 ROLLING = "[{duration: 30d, isRolling: true}]"
 HEAD = "---\napiVersion: openslo/v1\nkind: SLO\nmetadata: {{name: {name}}}\nspec:\n"
@@ -29,9 +29,7 @@ def slo(
 
 
 def read(tmp_path: Path, *texts: str) -> tuple[Slo, ...]:
-    path = tmp_path / "slos.yaml"
-    path.write_text("".join(texts))
-    return read_slo_file(path).slos
+    return slo_file(tmp_path, "".join(texts)).slos
 
 
 def test_a_joint_objective_judges_several_durations(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo.arithmetic import DEFAULT_RULES, Severity
+from evenkeel.slo.burn_rates import DEFAULT_RULES, Severity
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Metric, Treatment
 from tests.checkout import ROOT

@@ -9,9 +9,9 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.formats.importing import imported_file
 from evenkeel.slo.model import SloFile
+from tests.fixtures.slo_files import slo_file
 
 HEAD = "apiVersion: openslo/v1\nkind: SLO\nmetadata: {name: chat}\nspec:\n"
 OURS = HEAD + "  indicator: {metric: ttft}\n"
@@ -19,9 +19,7 @@ ROLLING = "  timeWindow: [{duration: 30d, isRolling: true}]\n"
 
 
 def read(tmp_path: Path, text: str) -> SloFile:
-    path = tmp_path / "slos.yaml"
-    path.write_text(text)
-    return read_slo_file(path)
+    return slo_file(tmp_path, text)
 
 
 def imported(tmp_path: Path, text: str) -> tuple[SloFile, tuple[str, ...]]:

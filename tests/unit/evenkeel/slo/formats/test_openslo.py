@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenkeel.slo.arithmetic import Severity, WindowRule
+from evenkeel.slo.burn_rates import Severity, WindowRule
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
 from tests.checkout import ROOT
+from tests.fixtures.slo_files import slo_file
 
 MORE = """---
 apiVersion: openslo/v1
@@ -251,9 +252,7 @@ def slos(draw: st.DrawFn) -> Slo:
 )
 @given(slo=slos())
 def test_any_slo_is_read_as_it_was_written(tmp_path: Path, slo: Slo) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(openslo_documents([slo]))
-    assert read_slo_file(path).slos == (slo,)
+    assert slo_file(tmp_path, openslo_documents([slo])).slos == (slo,)
 
 
 ODD_TEXTS = [

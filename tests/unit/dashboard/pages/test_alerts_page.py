@@ -1,0 +1,39 @@
+"""The Alerts page: what is written about an alert stays with it."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+
+def test_what_is_written_about_an_alert_stays_with_it_when_a_worse_one_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def page(names: list[str]) -> None:
+        import streamlit as st
+
+        from evenkeel_dashboard.frame import signing_in
+        from evenkeel_dashboard.frame.selection import Selection
+        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.pages.alerts.page import show_active
+
+        st.session_state[signing_in._IDENTITY] = Identity("ann", None, may_act=True)
+        for name in names:
+            alert = {
+                "alert_id": f"id-{name}", "slo": name, "severity": "page", "state": "firing",
+                "alertname": "SloBudgetBurn", "started_ms": 0, "fired_ms": 0, "was_silenced": 0,
+                "annotations": {},
+            }  # fmt: skip
+            show_active(alert, [], Selection(), None)
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_COLLECTOR_URL", "http://127.0.0.1:9")
+    app = AppTest.from_function(page, args=(["chat"],), default_timeout=240).run()
+    assert not app.exception
+    written = "what you are doing about it"
+    next(field for field in app.text_input if field.label == written).set_value("of chat")
+    next(button for button in app.button if button.label == "Silence").click().run()
+    assert "no collector answers" in app.error[0].value
+    app.args = (["batch", "chat"],)
+    app.run()
+    assert not app.exception
+    assert [field.value for field in app.text_input if field.label == written] == ["", "of chat"]
