@@ -218,10 +218,7 @@ def test_an_export_may_be_merged_meanwhile_and_go_anywhere(tmp_path: Path) -> No
     # For the engine, the name of this folder could be a pattern.
     store, out = tmp_path / "store", tmp_path / "of {a,b} or *?"
     copy_new_store(store)
-    done = subprocess.run(
-        [sys.executable, "-c", MERGING, str(store), str(out)],
-        env=collector_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python("-c", MERGING, str(store), str(out), env=collector_environment())
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Exported(files=1, rows=1)\n"
     table = pyarrow.parquet.read_table(out / "requests_1m" / "2026-01-02.parquet")
