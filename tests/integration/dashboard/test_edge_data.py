@@ -44,8 +44,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     storage.close()
 
 
-def rows(client: Any, name: str, from_s: int, to_s: int, **more: Any) -> list[dict[str, Any]]:
-    ends = {"from_ms": from_s * 1000, "to_ms": to_s * 1000}
+def rows(client: Any, name: str, from_s: int, to_s: float, **more: Any) -> list[dict[str, Any]]:
+    ends = {"from_ms": from_s * 1000, "to_ms": round(to_s * 1000)}
     return list(
         client.query(read_query(query(name)), {**ends, **NO_FILTER, **more}).named_results()
     )
@@ -59,10 +59,17 @@ def rows(client: Any, name: str, from_s: int, to_s: int, **more: Any) -> list[di
         pytest.param(HOUR_S - 182, HOUR_S - 179, {}, HOUR_S - 181, id="within one minute"),
         pytest.param(HOUR_S - WEEK_S, HOUR_S, {"tenant": "none"}, None, id="without requests"),
         pytest.param(HOUR_S, HOUR_S + 9, {}, None, id="after the last one"),
+        pytest.param(
+            HOUR_S - WEEK_S, HOUR_S - 200, {}, HOUR_S - 7209, id="ends before one of its minute"
+        ),
+        pytest.param(
+            HOUR_S - WEEK_S, HOUR_S - 7302, {"tenant": "early"}, None, id="ends before the first"
+        ),
+        pytest.param(HOUR_S - 310, HOUR_S - 180.5, {}, HOUR_S - 181, id="ends within a minute"),
     ],
 )
 def test_the_newest_request_is_shown_to_the_second_in_any_range(
-    client: Any, from_s: int, to_s: int, chosen: dict[str, str], newest_s: int | None
+    client: Any, from_s: int, to_s: float, chosen: dict[str, str], newest_s: int | None
 ) -> None:
     (row,) = rows(client, "newest_in_range", from_s, to_s, **chosen)
     assert row["newest_ms"] == (None if newest_s is None else newest_s * 1000)
