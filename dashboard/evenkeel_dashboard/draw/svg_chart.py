@@ -22,6 +22,7 @@ _TIME_STEPS_S = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 14_400, 21_600,
     43_200, 86_400, 172_800, 432_000, 604_800,
 )  # fmt: skip
+_YEAR_S = 366 * 86_400
 _BAR = 0.92
 # Height of a strip, as a part of the plot's.
 _STRIP = 0.03
@@ -207,7 +208,9 @@ def bars(
 def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Tick]:
     """Return labels at round times of the shown zone, on an axis whose 0 is `begin_ms`."""
     lasts_s = (to_ms - from_ms) / 1000
-    step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
+    months = 2_592_000 * math.ceil(lasts_s / 2_592_000 / _NUM_X)
+    step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), months)
+    day = "%b %Y" if lasts_s > _YEAR_S else "%d %b"
     ticks = []
     offset_ms = _offset_ms(from_ms)
     first_ms = -(-(from_ms + offset_ms) // (step_s * 1000)) * step_s * 1000 - offset_ms
@@ -219,7 +222,7 @@ def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Ti
             break
         time = in_zone(at_ms)
         is_day = time.hour == time.minute == time.second == 0
-        form = "%d %b" if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
+        form = day if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
         ticks.append(((at_ms - begin_ms) / step_ms, f"{time:{form}}"))
     return ticks
 

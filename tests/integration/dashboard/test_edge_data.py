@@ -117,6 +117,20 @@ def test_versions_first_seen_in_one_minute_are_listed_in_the_same_order_each_tim
     assert [row["before"] for row in found if row["kind"] == "prompt"][:2] == ["000", "007"]
 
 
+def test_of_versions_in_use_from_the_begin_the_highest_number_is_the_newest(client: Any) -> None:
+    insert(
+        client,
+        *(
+            {"end_ns": (HOUR_S - 9000) * S, "e2e_s": 1.0, "prompt_name": "long-in-use",
+             "prompt_version": version}
+            for version in ("9", "10", "8", "11")
+        ),
+    )  # fmt: skip
+    found = rows(client, "prompt_versions", HOUR_S - WEEK_S, HOUR_S)
+    named = [r["prompt_version"] for r in found if r["prompt_name"] == "long-in-use"]
+    assert named == ["11", "10", "9", "8"]
+
+
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:
     client.command("TRUNCATE TABLE requests")
     (row,) = rows(client, "newest_in_range", HOUR_S - WEEK_S, HOUR_S - 60)

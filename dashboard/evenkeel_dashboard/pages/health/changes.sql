@@ -9,7 +9,8 @@ FROM
         'prompt' AS kind,
         concat(prompt_name, '@', prompt_version) AS name,
         lagInFrame(toString(prompt_version)) OVER (
-            PARTITION BY prompt_name ORDER BY first_ms, prompt_version ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+            PARTITION BY prompt_name ORDER BY first_ms, length(prompt_version), prompt_version
+            ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
             AS before,
         first_ms
     FROM

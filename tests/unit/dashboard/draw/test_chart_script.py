@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +14,7 @@ from playwright._impl._driver import compute_driver_executable
 
 import evenkeel_dashboard.draw
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.draw.zones import UTC, use_zone
+from evenkeel_dashboard.draw.zones import use_zone
 
 SCRIPT = Path(evenkeel_dashboard.draw.__file__).parent / "assets" / "chart.js"
 # Half a second past three, before the clocks went back at one o'clock UTC that day.

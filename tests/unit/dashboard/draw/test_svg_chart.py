@@ -106,6 +106,14 @@ def test_days_stay_days_across_a_change_of_clocks(begin: str) -> None:
     assert not [words for _, words in ticks if ":" in words]
 
 
+@pytest.mark.parametrize("years", [1, 2, 7, 56])
+def test_an_axis_of_years_has_few_labels_that_differ(years: int) -> None:
+    ticks = time_ticks(0, years * 365 * 86_400_000, 0, 86_400_000)
+    assert 3 <= len(ticks) <= 7
+    assert len({words for _, words in ticks}) == len(ticks)
+    assert years == 1 or all(re.fullmatch(r"[A-Z][a-z]{2} \d{4}", words) for _, words in ticks)
+
+
 def test_names_cannot_become_markup() -> None:
     chart = Chart(0, 1, [], has_key=True, series=line('<img src=x onerror="x">', "red", [(0, 1)]))
     assert "<img" not in chart.markup('"><img>')

@@ -19,9 +19,11 @@ def test_causes_add_up_the_largest_first() -> None:
     assert "400 rejected drafts" in found.words()
 
 
-def test_nothing_wasted_is_none() -> None:
-    assert wasted_tokens(dict.fromkeys(ROW, 0.0)).words() == "Wasted tokens: none."
-    assert wasted_tokens(dict.fromkeys(ROW)).words() == "Wasted tokens: none."
+def test_nothing_wasted_is_none_and_nothing_computed_is_no_data() -> None:
+    nothing = dict.fromkeys(ROW, 0.0)
+    assert wasted_tokens({**nothing, "useful_and_failed": 9.0}).words() == "Wasted tokens: none."
+    assert wasted_tokens(nothing).words() == "Wasted tokens: no data."
+    assert wasted_tokens(dict.fromkeys(ROW)).words() == "Wasted tokens: no data."
 
 
 def test_requests_and_spans_are_filtered_alike() -> None:

@@ -44,10 +44,11 @@ def test_a_tenant_is_not_told_to_write_objectives(page: str) -> None:
 
         from evenkeel_dashboard.frame import signing_in
         from evenkeel_dashboard.frame.selection import Selection
+        from evenkeel_dashboard.frame.user_tokens import Identity
         from evenkeel_dashboard.pages.health.page import show_slos
         from evenkeel_dashboard.pages.slo.page import say_nothing
 
-        st.session_state[signing_in._IDENTITY] = signing_in.Identity("ann", "t", "globex")
+        st.session_state[signing_in._IDENTITY] = Identity("ann", "t", "globex")
         data: Any = SimpleNamespace(slos=[])
         if page == "health":
             show_slos(data, Selection())

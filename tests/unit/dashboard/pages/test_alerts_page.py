@@ -14,9 +14,10 @@ def test_what_is_written_about_an_alert_stays_with_it_when_a_worse_one_comes_fir
 
         from evenkeel_dashboard.frame import signing_in
         from evenkeel_dashboard.frame.selection import Selection
+        from evenkeel_dashboard.frame.user_tokens import Identity
         from evenkeel_dashboard.pages.alerts.page import show_active
 
-        st.session_state[signing_in._IDENTITY] = signing_in.Identity("ann", None, may_act=True)
+        st.session_state[signing_in._IDENTITY] = Identity("ann", None, may_act=True)
         for name in names:
             alert = {
                 "alert_id": f"id-{name}", "slo": name, "severity": "page", "state": "firing",
