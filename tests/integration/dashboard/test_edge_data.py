@@ -118,17 +118,19 @@ def test_versions_first_seen_in_one_minute_are_listed_in_the_same_order_each_tim
 
 
 def test_of_versions_in_use_from_the_begin_the_highest_number_is_the_newest(client: Any) -> None:
+    """Whichever had its first request of the range first; one that came later is newer."""
+    used_s = (("9", 9000), ("10", 8800), ("8", 8600), ("11", 9000), ("7b", 300))
     insert(
         client,
         *(
-            {"end_ns": (HOUR_S - 9000) * S, "e2e_s": 1.0, "prompt_name": "long-in-use",
+            {"end_ns": (HOUR_S - ago_s) * S, "e2e_s": 1.0, "prompt_name": "long-in-use",
              "prompt_version": version}
-            for version in ("9", "10", "8", "11")
+            for version, ago_s in used_s
         ),
     )  # fmt: skip
-    found = rows(client, "prompt_versions", HOUR_S - WEEK_S, HOUR_S)
+    found = rows(client, "prompt_versions", HOUR_S - 9060, HOUR_S)
     named = [r["prompt_version"] for r in found if r["prompt_name"] == "long-in-use"]
-    assert named == ["11", "10", "9", "8"]
+    assert named == ["7b", "11", "10", "9", "8"]
 
 
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:
