@@ -77,7 +77,7 @@ def show() -> None:
     wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
     if wrong:
         st.error(f"No number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
-        refreshing(_sql_box, None)
+        refreshing(show_sql, None)
         return
     parameters: dict[str, str | float] = {
         **selection.filters(),
@@ -92,7 +92,7 @@ def show() -> None:
         **{name: value or 0.0 for name, value in bounds.items()},
     }
     refreshing(partial(_requests, selection, parameters), selection.refresh_s())
-    refreshing(_sql_box, None)
+    refreshing(show_sql, None)
 
 
 def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
@@ -142,7 +142,8 @@ def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
     return reading.rows(_HERE / "explore_requests.sql", {**ranged, "limit": MAX_SHOWN})
 
 
-def _sql_box() -> None:
+def show_sql() -> None:
+    """Draw the field for a query of one's own, and its answer."""
     with st.container(border=True, key="card-sql"):
         st.html(
             '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '
@@ -150,8 +151,8 @@ def _sql_box() -> None:
             "docs/guide/data-model.md lists the tables</small></div>"
         )
         _ask_sql()
-        sql = st.query_params.get("sql")
-        if sql is None:
+        sql = st.query_params.get("sql", "")
+        if not sql.strip():
             return
         began = time.perf_counter()
         try:

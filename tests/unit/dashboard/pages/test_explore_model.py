@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from evenkeel.slo.spike_measures import SPIKE_MEASURES, SpikeKind, SpikeMeasure
 from evenkeel_dashboard.draw.markup import Cell
@@ -166,3 +167,22 @@ def test_headers_order_by_their_column_from_the_first_page() -> None:
     assert request == Cell("request") and model == Cell("model")
     assert ttft == Cell("TTFT ▼", href="./explore?order=ttft&tenant=acme")
     assert arrived == Cell("arrived (UTC)", href="./explore?order=time&tenant=acme")
+
+
+@pytest.mark.parametrize(("sql", "is_sent"), [("", False), (" \n", False), ("SELECT 1", True)])
+def test_an_empty_query_is_not_sent(
+    sql: str, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store would refuse a format that nobody wrote."""
+
+    def show() -> None:
+        from evenkeel_dashboard.pages.explore.page import show_sql
+
+        show_sql()
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
+    app = AppTest.from_function(show, default_timeout=240)
+    app.query_params["sql"] = sql
+    app.run()
+    assert not app.exception
+    assert bool(app.error) == is_sent
