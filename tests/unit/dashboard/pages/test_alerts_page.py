@@ -77,3 +77,8 @@ def test_what_is_chosen_to_silence_stays_when_alerts_and_silences_come(
     assert not app.exception
     found = {box.label: box.value for box in app.selectbox}
     assert {label: found[label] for label in chosen} == chosen
+    app.args = ([], ["s0", "s1"])
+    app.run()
+    assert not app.exception
+    found = {box.label: box.value for box in app.selectbox}
+    assert found["silence"] == "s0", "one that has ended cannot be ended"
