@@ -36,10 +36,11 @@ LATENCY = {**NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "m
            "cohorts": "['model-0', 'model-1']"}  # fmt: skip
 PAGES = {
     "health, 24 h": ("range_contents_1m", "health_counts_1m", "health_percentiles_1m", "slo_now",
-                     "alerts", "newest_request"),
-    "health, 1 h": ("range_contents", "health", "slo_now", "alerts", "newest_request"),
-    "latency, 24 h": ("latency_cohorts_1m", "latency_series_1m", "latency_heatmap_1m"),
-    "latency, 1 h": ("latency_cohorts", "latency_series", "latency_heatmap"),
+                     "alerts", "newest_in_range"),
+    "health, 1 h": ("range_contents", "health", "slo_now", "alerts", "newest_in_range"),
+    "latency, 24 h": ("latency_cohorts_1m", "latency_series_1m", "latency_heatmap_1m",
+                      "newest_in_range"),
+    "latency, 1 h": ("latency_cohorts", "latency_series", "latency_heatmap", "newest_in_range"),
     "requests, 1 h": ("slowest_requests",),
     "one request": ("request", "request_spans"),
     "an attribute of all spans": ("",),

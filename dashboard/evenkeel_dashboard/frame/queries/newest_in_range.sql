@@ -19,8 +19,8 @@ SELECT ifNull(
         WHERE time >= fromUnixTimestamp64Milli(greatest({from_ms:Int64}, ifNull(rolled_ms, 0)), 'UTC')
             AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
             -- The rollups do not have the minutes in which the range begins and ends.
-            AND (rolled_ms IS NOT NULL OR time >= last_minute
-                OR time < fromUnixTimestamp64Milli({from_ms:Int64} + 60000, 'UTC'))
+            AND (time >= last_minute
+                OR time < fromUnixTimestamp64Milli(ifNull(rolled_ms + 3600000, {from_ms:Int64} + 60000), 'UTC'))
             AND ({model:String} = '' OR model = {model:String})
             AND ({tenant:String} = '' OR tenant = {tenant:String})
             AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
