@@ -303,6 +303,16 @@ class Outbox(AlertDatabase):
             _later.c.ended_ns >= outbox.c.ended_ns,
         )
         is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
+        return self._tried((IS_WAITING & is_late) | (IS_DEAD & outbox.c.is_refused & ~works_again))
+
+    def retried(self) -> dict[str, FailingReceiver]:
+        """Return the receivers whose waiting notifications were tried in vain, by name.
+
+        Dead letters do not count: their receiver may have been removed since.
+        """
+        return self._tried(IS_WAITING)
+
+    def _tried(self, condition: ColumnElement[bool]) -> dict[str, FailingReceiver]:
         query = (
             select(
                 outbox.c.receiver,
@@ -310,10 +320,7 @@ class Outbox(AlertDatabase):
                 func.min(outbox.c.created_ns),
                 func.max(outbox.c.last_error),
             )
-            .where(
-                outbox.c.num_attempts > 0,
-                (IS_WAITING & is_late) | (IS_DEAD & outbox.c.is_refused & ~works_again),
-            )
+            .where(outbox.c.num_attempts > 0, condition)
             .group_by(outbox.c.receiver)
         )
         return {name: FailingReceiver(*found) for name, *found in self.connection.execute(query)}

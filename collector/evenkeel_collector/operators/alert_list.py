@@ -49,7 +49,7 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
             book.count_by_state(),
             book.acknowledged(),
             Grouper(book).num_pending(),
-            book.failing(now_ns, 0),
+            book.retried(),
         )
 
 

@@ -42,10 +42,8 @@ class WastedTokens:
 
     def words(self) -> str:
         """Return the sum, its share of all computed tokens, and the causes."""
-        if not self.computed:
-            return f"Wasted tokens: {formats.NO_DATA}."
         if not self.by_cause:
-            return "Wasted tokens: none."
+            return f"Wasted tokens: {'none' if self.computed else formats.NO_DATA}."
         causes = ", ".join(f"{formats.count(n)} {cause}" for cause, n in self.by_cause.items())
         share = formats.percent(self.total / self.computed if self.computed else None)
         return f"Wasted tokens: {formats.count(self.total)} ({share} of all computed): {causes}."

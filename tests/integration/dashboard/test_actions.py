@@ -201,6 +201,9 @@ def test_signing_in_survives_a_reload_until_signing_out(guarded: Guarded, browse
     expect(second.get_by_text("signed in as rita")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("token")).to_be_visible()
+    # It asks by itself, at its next refresh.
+    expect(second.get_by_label("token", exact=True)).to_be_visible(timeout=30_000)
+    expect(second.get_by_text("data as of")).to_have_count(0)
     page.reload()
     expect(page.get_by_label("token")).to_be_visible()
     context.close()

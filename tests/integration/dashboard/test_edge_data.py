@@ -42,8 +42,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     storage.close()
 
 
-def rows(client: Any, name: str, from_s: int, to_s: int, **more: Any) -> list[dict[str, Any]]:
-    ends = {"from_ms": from_s * 1000, "to_ms": to_s * 1000}
+def rows(client: Any, name: str, from_s: int, to_s: float, **more: Any) -> list[dict[str, Any]]:
+    ends = {"from_ms": from_s * 1000, "to_ms": round(to_s * 1000)}
     return list(
         client.query(read_query(query(name)), {**ends, **NO_FILTER, **more}).named_results()
     )
@@ -57,10 +57,17 @@ def rows(client: Any, name: str, from_s: int, to_s: int, **more: Any) -> list[di
         pytest.param(HOUR_S - 182, HOUR_S - 179, {}, HOUR_S - 181, id="within one minute"),
         pytest.param(HOUR_S - WEEK_S, HOUR_S, {"tenant": "none"}, None, id="without requests"),
         pytest.param(HOUR_S, HOUR_S + 9, {}, None, id="after the last one"),
+        pytest.param(
+            HOUR_S - WEEK_S, HOUR_S - 200, {}, HOUR_S - 7209, id="ends before one of its minute"
+        ),
+        pytest.param(
+            HOUR_S - WEEK_S, HOUR_S - 7302, {"tenant": "early"}, None, id="ends before the first"
+        ),
+        pytest.param(HOUR_S - 310, HOUR_S - 180.5, {}, HOUR_S - 181, id="ends within a minute"),
     ],
 )
 def test_the_newest_request_is_shown_to_the_second_in_any_range(
-    client: Any, from_s: int, to_s: int, chosen: dict[str, str], newest_s: int | None
+    client: Any, from_s: int, to_s: float, chosen: dict[str, str], newest_s: int | None
 ) -> None:
     (row,) = rows(client, "newest_in_range", from_s, to_s, **chosen)
     assert row["newest_ms"] == (None if newest_s is None else newest_s * 1000)
@@ -109,17 +116,19 @@ def test_versions_first_seen_in_one_minute_are_listed_in_the_same_order_each_tim
 
 
 def test_of_versions_in_use_from_the_begin_the_highest_number_is_the_newest(client: Any) -> None:
+    """Whichever had its first request of the range first; one that came later is newer."""
+    used_s = (("9", 9000), ("10", 8800), ("8", 8600), ("11", 9000), ("7b", 300))
     insert(
         client,
         *(
-            {"end_ns": (HOUR_S - 9000) * S, "e2e_s": 1.0, "prompt_name": "long-in-use",
+            {"end_ns": (HOUR_S - ago_s) * S, "e2e_s": 1.0, "prompt_name": "long-in-use",
              "prompt_version": version}
-            for version in ("9", "10", "8", "11")
+            for version, ago_s in used_s
         ),
     )  # fmt: skip
-    found = rows(client, "prompt_versions", HOUR_S - WEEK_S, HOUR_S)
+    found = rows(client, "prompt_versions", HOUR_S - 9060, HOUR_S)
     named = [r["prompt_version"] for r in found if r["prompt_name"] == "long-in-use"]
-    assert named == ["11", "10", "9", "8"]
+    assert named == ["7b", "11", "10", "9", "8"]
 
 
 def test_the_rollup_says_when_the_newest_request_came_if_no_request_is_left(client: Any) -> None:

@@ -87,7 +87,7 @@ def _body(selection: Selection) -> None:
     if book:
         left, right = st.columns(2, gap="small")
         with left:
-            _show_silences(book, [a["slo"] for a in active])
+            show_silences(book, [a["slo"] for a in active])
         with right:
             _show_letters(book)
     _show_past(found, selection)
@@ -183,7 +183,13 @@ def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
     )
 
 
-def _show_silences(book: dict[str, Any], active: list[str]) -> None:
+def show_silences(book: dict[str, Any], active: list[str]) -> None:
+    """Draw the silences, and the forms that add and end one.
+
+    Args:
+        book: What the collector's alert book holds.
+        active: The SLOs of the alerts that fire or are pending.
+    """
     with st.container(border=True, key="card-silences"):
         st.html('<div class="ek-title">Silences<small>silenced alerts are not sent</small></div>')
         silences = book["silences"]
@@ -215,6 +221,8 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                         "SLO, or matchers",
                         known,
                         accept_new_options=True,
+                        # With a key, what is chosen stays as alerts come and go.
+                        key="new-silence-slo",
                         width=320,
                         help='matchers such as severity=~"page|ticket", tenant!=acme',
                     )
@@ -229,7 +237,8 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
             if silences:
                 with st.form("end-silence", border=False):
                     with st.container(horizontal=True, vertical_alignment="bottom"):
-                        chosen = st.selectbox("silence", [s["id"] for s in silences], width=200)
+                        ids = [s["id"] for s in silences]
+                        chosen = st.selectbox("silence", ids, key="end-silence-id", width=200)
                         author = author_field("end-silence")
                         is_sent = st.form_submit_button("End it")
                     if is_sent and perform(

@@ -1,5 +1,6 @@
 -- Prompt versions in use over a range: traffic, latency and failures of each, newest first. Of those that
--- were in use at its begin, the highest number is the newest: 10 after 9.
+-- were in use in its first hour, the highest number is the newest: 10 after 9. Which of them had its first
+-- request there is chance.
 -- What evaluations ask is not user traffic. The mean output is that of requests that got
 -- tokens: shed and cached ones have none. What reports no phases counts its successful requests instead.
 SELECT
@@ -22,5 +23,6 @@ WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND prompt_name NOT IN ('', 'evenkeel-sentinel')
     AND route != 'eval'
 GROUP BY prompt_name, prompt_version
-ORDER BY prompt_name, first_ms DESC, length(prompt_version) DESC, prompt_version DESC
+ORDER BY prompt_name, greatest(first_ms, {from_ms:Int64} + 3600000) DESC,
+    length(prompt_version) DESC, prompt_version DESC
 LIMIT 400

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from evenkeel.outside_text import for_spreadsheet
 from evenkeel_dashboard.draw import formats
@@ -90,20 +92,43 @@ def csv_bytes(frame: pd.DataFrame) -> bytes:
 
 
 def parquet_bytes(frame: pd.DataFrame) -> bytes:
-    """Return a frame as Parquet; lists and maps are JSON, as not all of them can be written."""
+    """Return a frame as Parquet.
+
+    Lists and maps are JSON, as not all of them can be written. A column that has no type in
+    Parquet is text: addresses, integers beyond 64 bits, values of several types.
+    """
     plain = frame.copy()
     for name in plain.columns:
         if plain[name].dtype == object:
-            plain[name] = plain[name].map(_json_if_nested)
+            plain[name] = _writable(plain[name])
     buffer = io.BytesIO()
     plain.to_parquet(buffer, index=False)
     return buffer.getvalue()
 
 
+def _writable(column: pd.Series[Any]) -> pd.Series[Any]:
+    if any(isinstance(value, _NESTED) for value in column):
+        column = column.map(_json_if_nested)
+    try:
+        pa.array(column, from_pandas=True)
+    except (pa.ArrowException, OverflowError):
+        return column.map(str, na_action="ignore")
+    return column
+
+
 def _json_if_nested(value: Any) -> Any:
     if not isinstance(value, _NESTED):
         return value
-    return json.dumps(_plain(value), ensure_ascii=False, default=str)
+    return json.dumps(_finite(_plain(value)), ensure_ascii=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """Return a plain value without infinities, which JSON does not have: they are null."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _plain(value: Any) -> Any:

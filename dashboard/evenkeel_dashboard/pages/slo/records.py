@@ -23,6 +23,9 @@ HOUR_MS = 60 * MINUTE_MS
 
 def show_records(slo: str) -> None:
     """Draw corrections and reports."""
+    if identity().tenant:
+        st.caption("Corrections and reports are of all tenants, and not shown to one.")
+        return
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-corrections"):
         _show_corrections(slo)
@@ -62,7 +65,7 @@ def _show_corrections(slo: str) -> None:
             _correct_form(slo)
             in_force = [c["id"] for c in shown if c["revoked_by"] is None]
             if in_force:
-                _revoke_form(in_force)
+                revoke_form(in_force)
 
 
 def _correct_form(slo: str) -> None:
@@ -99,10 +102,12 @@ def moment_field(label: str, key: str, usual_ms: int) -> int | None:
     return parse_time_ms(str(typed).strip(), shown_zone())
 
 
-def _revoke_form(in_force: list[str]) -> None:
+def revoke_form(in_force: list[str]) -> None:
+    """Draw the form that revokes one of some corrections."""
     with st.form("revoke", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            chosen = st.selectbox("correction", in_force, width=190)
+            # With a key, what is chosen stays when somebody else adds one.
+            chosen = st.selectbox("correction", in_force, key="revoke-id", width=190)
             author = author_field("revoke")
             is_sent = st.form_submit_button("Revoke it")
         if is_sent and perform("revoke", {"id": chosen}, author, "Its events count again."):

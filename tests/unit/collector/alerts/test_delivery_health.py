@@ -176,3 +176,18 @@ def test_the_listing_names_a_receiver_that_has_not_accepted_anything_yet(
     assert f"{said}: ConnectError" in listing_text(listing)
     office.send(3)
     assert not read_listing(tmp_path / "alerts.db", 10, NOW + 4 * S).failing
+
+
+def test_the_listing_names_no_receiver_for_dead_letters_alone(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """They are listed themselves, and a removed receiver would be named forever."""
+    office = Office(book, A, B)
+    office.cycle(0, CHAT)
+    office.send(1, "a")
+    assert set(read_listing(tmp_path / "alerts.db", 10, NOW + 2 * S).failing) == {"a"}
+    for notification in book.due(2**62, receiver="a"):
+        book.mark_dead(notification.number, "the SLO file no longer has this receiver", NOW + S)
+    listing = read_listing(tmp_path / "alerts.db", 10, NOW + 2 * S)
+    assert book.failing(NOW + 2 * S, 0) and not listing.failing
+    assert [letter.receiver for letter in listing.dead_letters] == ["a"]

@@ -17,7 +17,7 @@ from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.zones import use_zone
 
 SCRIPT = Path(evenkeel_dashboard.draw.__file__).parent / "assets" / "chart.js"
-# Half a second past three, before the clocks went back at one o'clock UTC that day.
+# One o'clock UTC: the clocks of Berlin go back from three to two.
 CHANGED_MS = 1_792_890_000_000
 
 

@@ -24,6 +24,8 @@ def test_nothing_wasted_is_none_and_nothing_computed_is_no_data() -> None:
     assert wasted_tokens({**nothing, "useful_and_failed": 9.0}).words() == "Wasted tokens: none."
     assert wasted_tokens(nothing).words() == "Wasted tokens: no data."
     assert wasted_tokens(dict.fromkeys(ROW)).words() == "Wasted tokens: no data."
+    only_evicted = wasted_tokens({**nothing, "evicted": 9.0}).words()
+    assert only_evicted.endswith("9 prompts computed again after eviction.")
 
 
 def test_requests_and_spans_are_filtered_alike() -> None:

@@ -43,7 +43,7 @@ def test_there_is_no_such_zone(name: str) -> None:
 def day(unix_ms: int) -> str:
     """Return the day of a time in UTC, which has its year if it is far from today."""
     moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
-    is_far = abs(datetime.now(UTC) - moment).days > 180
+    is_far = abs(datetime.now(UTC) - moment) > timedelta(days=180)
     return f"{moment:%d %b %Y}" if is_far else f"{moment:%d %b}"
 
 

@@ -60,3 +60,22 @@ def test_a_tenant_is_not_told_to_write_objectives(page: str) -> None:
     said = " ".join(each.proto.body for each in app.get("html"))
     said += " ".join(each.value for each in app.caption)
     assert "slos.yaml" not in said and "No SLO is evaluated for tenant globex alone" in said
+
+
+def test_a_tenant_is_not_asked_for_another_address_of_the_collector() -> None:
+    """It refuses corrections and reports, which are of all tenants."""
+
+    def show() -> None:
+        import streamlit as st
+
+        from evenkeel_dashboard.frame import signing_in
+        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.pages.slo.records import show_records
+
+        st.session_state[signing_in._IDENTITY] = Identity("ann", "t", "globex")
+        show_records("chat")
+
+    app = AppTest.from_function(show, default_timeout=240).run()
+    assert not app.exception
+    said = " ".join(each.value for each in app.caption)
+    assert "of all tenants" in said and "--collector-url" not in said

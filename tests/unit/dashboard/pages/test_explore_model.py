@@ -1,6 +1,10 @@
 """Typed filter bounds, and downloads that are safe in a spreadsheet."""
 
 import io
+import json
+from decimal import Decimal
+from ipaddress import IPv4Address
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,6 +74,34 @@ def test_lists_and_maps_are_json_in_downloads() -> None:
     read = pd.read_parquet(io.BytesIO(parquet_bytes(frame)))
     assert read["ledger"].tolist() == ['{"ttft.queue": 0.5}', "{}"]
     assert read["tokens"].tolist() == ["[3, null, null]", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([IPv4Address("10.0.0.1"), None], ["10.0.0.1", None]),
+        ([2**70, 1], [str(2**70), "1"]),
+        ([1, "x"], ["1", "x"]),
+        ([2**60 + 1], [2**60 + 1]),
+        ([True, None], [True, None]),
+        ([Decimal("1.50")], [Decimal("1.50")]),
+    ],
+)
+def test_parquet_holds_columns_that_it_has_no_type_for_as_text(
+    values: list[Any], expected: list[Any]
+) -> None:
+    """The query ran, and then the download failed."""
+    frame = pd.DataFrame({"found": pd.Series(values, dtype=object)})
+    read = pd.read_parquet(io.BytesIO(parquet_bytes(frame)))["found"]
+    assert read.astype(object).where(read.notna(), None).tolist() == expected
+
+
+def test_json_of_downloads_has_no_infinities() -> None:
+    frame = pd.DataFrame({"map": [{"a": [np.float64("inf")], "b": (1.5, float("-inf"))}]})
+    text = parquet_bytes(frame), csv_bytes(frame)
+    read = pd.read_parquet(io.BytesIO(text[0]))["map"][0]
+    assert json.loads(read, parse_constant=pytest.fail) == {"a": [None], "b": [1.5, None]}
+    assert b"Infinity" not in text[1]
 
 
 @pytest.mark.parametrize(
