@@ -5,6 +5,7 @@ Prints a table and writes JSON.
 
     python bench/insert.py                                  # sizes, and what each part costs
     python bench/insert.py --sizes 12 --inserts 20          # the fixed cost
+    python bench/insert.py --sizes 40 --variants all --other ../before   # in turns with a checkout
 """
 
 import argparse
@@ -28,6 +29,7 @@ from evenkeel_collector.intake.otlp_body import check_protobuf
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 
+ROOT = Path(__file__).parents[1]
 SPANS_A_BODY = 512
 TABLES = ("spans", "requests", "requests_1m", "requests_1h", "engine_state")
 VIEWS = "SELECT name FROM system.tables WHERE database = 'evenkeel' AND engine = 'MaterializedView'"
@@ -87,6 +89,18 @@ def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
     }
 
 
+def run_one(tree: Path, variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
+    """Measure one row in a process of a checkout."""
+    python = sys.executable if tree == ROOT else str(tree / ".venv/bin/python")
+    done = subprocess.run(
+        [python, "bench/insert.py", "--one", "--variants", variant, "--sizes", str(num_spans),
+         "--inserts", str(num_inserts)],
+        stdout=subprocess.PIPE, text=True, check=True, cwd=tree,
+    )  # fmt: skip
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
 def main() -> int:
     """Run every row, print the medians, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -95,27 +109,34 @@ def main() -> int:
     parser.add_argument("--inserts", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", dest="output", type=Path, default=Path("build/bench/insert.json"))
+    parser.add_argument("--other", type=Path, help="another checkout, with a .venv of its own")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.variants[0], args.sizes[0], args.inserts)), flush=True)
         os._exit(0)
+    trees = {"this": ROOT, **({"other": args.other.resolve()} if args.other else {})}
     rows = [(variant, size) for variant in args.variants for size in args.sizes]
-    found: dict[tuple[str, int], list[dict[str, float]]] = {row: [] for row in rows}
+    found: dict[tuple[str, str, int], list[dict[str, float]]] = {}
     for _ in range(args.rounds):
         for variant, size in random.sample(rows, len(rows)):
-            command = [sys.executable, __file__, "--one", "--variants", variant, "--sizes"]
-            done = subprocess.run(
-                [*command, str(size), "--inserts", str(args.inserts)],
-                stdout=subprocess.PIPE, text=True, check=True,
-            )  # fmt: skip
-            found[variant, size].append(json.loads(done.stdout))
+            for name, tree in trees.items():
+                run = run_one(tree, variant, size, args.inserts)
+                found.setdefault((name, variant, size), []).append(run)
     results = []
-    for (variant, size), runs in found.items():
-        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        results.append({"variant": variant, "spans_an_insert": size, **middle})
-        figures = "  ".join(f"{name} {value:8.1f}" for name, value in middle.items())
-        print(f"{variant:9} {size:>7,}  {figures}")
+    for (name, variant, size), runs in found.items():
+        middle = {figure: statistics.median(run[figure] for run in runs) for figure in runs[0]}
+        results.append({"tree": name, "variant": variant, "spans_an_insert": size, **middle})
+        figures = "  ".join(f"{figure} {value:8.1f}" for figure, value in middle.items())
+        print(f"{name:5} {variant:9} {size:>7,}  {figures}")
+    for variant, size in rows if args.other else ():
+        pairs = zip(found["this", variant, size], found["other", variant, size], strict=True)
+        ratios = [this["cpu_ms_an_insert"] / other["cpu_ms_an_insert"] for this, other in pairs]
+        results.append({"variant": variant, "spans_an_insert": size, "cpu_ratios": ratios})
+        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+        print(
+            f"CPU, this / other: {variant:9} {size:>7,}  {statistics.median(ratios):.2f} {spread}"
+        )
     write_report(args.output, results)
     print(args.output)
     return 0
