@@ -40,6 +40,10 @@ class EngineSeconds:
     saved_by_drafts_s: float | None = None
 
 
+# A step that is predicted to take less is not split by it: dividing by it would overflow.
+_NO_COST_S = 1e-30
+
+
 @dataclass(frozen=True, slots=True)
 class StepShares:
     """Seconds per request row of some steps; the rows of requests left waiting have 0.
@@ -69,7 +73,7 @@ def share_steps(steps: Steps, cost: StepCost) -> StepShares:
     part = cost.predict_parts(entries) * is_in
     fixed = weights[FIXED] / np.maximum(num_in, 1)
     total = np.bincount(rows, part, num_steps) + weights[FIXED] * (num_in > 0)
-    is_free = total <= 0
+    is_free = total < _NO_COST_S
     # Without any predicted cost, the fixed part stands for all of it.
     fixed[is_free] = 1.0 / np.maximum(num_in[is_free], 1)
     total[is_free] = 1.0

@@ -34,6 +34,12 @@ def test_shares_add_up_to_each_step_with_work(steps: Steps, weights: list[float]
         assert (part >= 0).all()
 
 
+def test_a_cost_that_is_next_to_nothing_splits_in_equal_parts() -> None:
+    steps = build(Step(0, 26, [prefill(0, 100), decode(1)]))
+    shares = share_steps(steps, StepCost(np.full(len(FEATURES), 2e-313)))
+    assert shares.spent_s == pytest.approx([0.013, 0.013])
+
+
 def test_a_step_is_split_by_predicted_cost_with_its_fixed_cost_in_equal_parts() -> None:
     # 1 fixed + 10 prefill, and 1 fixed + 1 decode: 13 ms predicted, 26 measured.
     shares = share_steps(build(Step(0, 26, [prefill(0, 100), decode(1)])), COST)
