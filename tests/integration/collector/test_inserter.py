@@ -86,6 +86,6 @@ def test_a_segment_that_is_too_large_for_the_stores_memory_is_stored_in_parts(
     tmp_path: Path,
 ) -> None:
     copy_new_store(tmp_path / "store")
-    done = run_python("-c", TOO_LARGE, str(tmp_path), "80", env=collector_environment(), cwd=ROOT)
+    done = run_python("-c", TOO_LARGE, str(tmp_path), "64", env=collector_environment(), cwd=ROOT)
     assert "stored a part of a segment" in done.stderr, done.stderr[-2000:]
     assert done.stdout.splitlines() == ["True", "(60000,)", "(60000, 60000)"]

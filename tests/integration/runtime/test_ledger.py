@@ -202,19 +202,14 @@ def test_a_static_part_that_moves_is_found(client: httpx.Client, tenant: str) ->
 def test_a_closed_connection_stops_the_engine_within_one_step(
     served_model: ServedModel, tenant: str
 ) -> None:
-    for is_streamed in (True, False, True, False):
+    for is_streamed in (True, False):
         with long_answer(served_model, tenant, is_streamed):
             pass
-    num_late = 0
-    for span in served_model.wait_for_requests(4, evenkeel__tenant=tenant):
+    for span in served_model.wait_for_requests(2, evenkeel__tenant=tenant):
         seen, ledger = span.attributes, ledger_of(span)
         assert seen["evenkeel.status"] == "aborted"
         # The step under way may end, and one may be planned before the abort is read.
-        if seen["evenkeel.cancel.steps"] > 1:
-            # The server's process may not have had a core meanwhile: once.
-            num_late += 1
-            assert num_late == 1
-            continue
+        assert seen["evenkeel.cancel.steps"] <= 1
         assert seen["evenkeel.cancel_s"] >= 0
         # Four sequences of at most four accepted drafts and one token.
         assert seen["evenkeel.cancel.tokens"] <= 2 * 4 * 5
