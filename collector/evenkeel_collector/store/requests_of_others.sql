@@ -80,9 +80,9 @@ SELECT
     multiIf(match(lower(told_engine), '^[a-z0-9][a-z0-9.-]{0,39}$$'), lower(told_engine),
         server != '', server,
         nullIf(transform(provider, [$providers], [$engines], ''), '')) AS engine,
-    CAST(arrayMap((name, text) -> (name, reason_of(text)),
-        arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
-        arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)),
+    CAST(arrayMap(place -> (names[place], reason_of(texts[place])),
+        arrayFilter((place, text, number) -> text != '' AND isNull(number),
+            arrayEnumerate(texts), texts, numbers)),
         'Map(LowCardinality(String), LowCardinality(String))') AS refused_numbers
 FROM (
     SELECT *,

@@ -22,9 +22,9 @@ SELECT
     mapContains(SpanAttributes, 'evenkeel.clamped.start_unix_nano') AS is_time_clamped,
     $columns,
     CAST(arrayConcat(
-        arrayMap((name, text) -> (name, reason_of(text)),
-            arrayFilter((name, text, number) -> text != '' AND isNull(number), names, texts, numbers),
-            arrayFilter((text, number) -> text != '' AND isNull(number), texts, numbers)),
+        arrayMap(place -> (names[place], reason_of(texts[place])),
+            arrayFilter((place, text, number) -> text != '' AND isNull(number),
+                arrayEnumerate(texts), texts, numbers)),
         arrayFilter(x -> x.1 != '', arrayMap((name, text, said, in_range, list) -> if(
                 text IN ('', '[]') OR notEmpty(list), ('', ''),
                 (name, multiIf(empty(said), 'not_a_number', empty(in_range), 'out_of_range', 'lengths_differ'))),
