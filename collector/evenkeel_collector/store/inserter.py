@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import random
 import threading
@@ -93,7 +94,7 @@ class Inserter:
 
     def _store(self, segment: SealedSegment) -> None:
         """Return once the store has the segment, or the thread must stop."""
-        num_refusals, num_memory_failures, wait_s = 0, 0, FIRST_RETRY_S
+        num_refusals, num_memory_failures, num_halvings, wait_s = 0, 0, 0, FIRST_RETRY_S
         left: SealedSegment | None = segment
         while left is not None and not self._stop.is_set():
             left = self._check(left)
@@ -103,7 +104,11 @@ class Inserter:
                     left = self._part(left)
                 if left is not None and num_memory_failures >= self._max_memory_failures:
                     num_memory_failures = 0
-                    parted, left = self._store_first_part(left)
+                    # Once more if its part fails, too.
+                    num_halvings += 1
+                    parted, left = self._store_first_part(left, num_halvings - 1)
+                    if parted or num_halvings > 1:
+                        num_halvings = 0
                     if parted:
                         num_memory_failures = self._max_memory_failures
                         continue
@@ -188,11 +193,15 @@ class Inserter:
         self._metrics.segments_quarantined.inc(len(isolated.poison))
         return isolated
 
-    def _store_first_part(self, segment: SealedSegment) -> tuple[bool, SealedSegment | None]:
+    def _store_first_part(
+        self, segment: SealedSegment, num_halvings: int
+    ) -> tuple[bool, SealedSegment | None]:
         """Store as much of a segment as the store has memory for; return the rest.
 
-        What the store refuses of that part is quarantined first, and nothing is stored yet. False
-        if the store has memory for the whole segment, or for none of it: it is then as it was.
+        The part is the segment halved so often at least: near its limit the store may have memory
+        for the copy of its tables, but not for the tables themselves. What the store refuses of
+        that part is quarantined first, and nothing is stored yet. False if the store has memory for
+        the whole segment, or for none of it: it is then as it was.
         Tables that an earlier attempt filled before the memory ran out get the part a second time
         (docs/decisions/0338).
         """
@@ -201,9 +210,14 @@ class Inserter:
             self._client = self._storage.connect()
         settings, created_ns = self._storage.insert_settings, segment.created_ns
         bodies = read_bodies(segment.path.read_bytes(), segment.name)
+        checks = itertools.count()
         with CheckStore(self._client, settings) as check:
             part, rest = first_part(
-                bodies, lambda some: check.fits(encode_segment(segment.name, created_ns, some))
+                bodies,
+                lambda some: (
+                    next(checks) >= num_halvings
+                    and check.fits(encode_segment(segment.name, created_ns, some))
+                ),
             )
             if not rest:
                 return False, segment

@@ -83,6 +83,20 @@ def test_a_refused_span_of_a_segment_that_is_too_large_is_set_aside(
     assert len(list((tmp_path / "log" / "quarantine").glob("*.sealed"))) == 1
 
 
+@pytest.mark.parametrize("room", [9, 5, 3, 1])
+def test_a_segment_that_fits_the_copy_of_the_tables_only_is_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    class RoomyCopy(SmallStore):
+        def raw_insert(self, table: str, insert_block: IO[bytes], **settings: object) -> None:
+            self.room = 10 if table.startswith(CHECK_COPY) else room
+            super().raw_insert(table, insert_block, **settings)
+
+    store = RoomyCopy(room)
+    assert run(tmp_path, store, monkeypatch)
+    assert store.stored == list("0123456789")
+
+
 def test_a_store_that_allows_no_copy_gets_the_segment_once_it_has_memory_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
