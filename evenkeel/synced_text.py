@@ -31,7 +31,7 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
     """Write or replace a file, creating missing folders.
 
     Raises:
-        ConfigurationError: If it cannot be written.
+        UnusableFileError: If it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -411,14 +411,9 @@ def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
     assert [path.exists() for path in others] == [False, True, True]
 
 
-@pytest.mark.parametrize("mode", [ControlMode.ACT, ControlMode.DRY_RUN])
-async def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_happening(
-    mode: ControlMode,
-) -> None:
-    clock = ManualClock(1000.0)
-    config = ControlConfig(mode=mode, classes=CLASSES, default_class="interactive")
+def slowed(config: ControlConfig, clock: ManualClock) -> AdmissionControl:
+    """Return a control whose interactive requests were so slow that others get 16 places."""
     control = AdmissionControl(config, num_slots=64, clock=clock)
-    # Interactive requests are so slow that others get 16 places.
     for _ in range(32):
         visit = control.arrive(Caller(slo_class="interactive"), 100)
         control.queue(visit)
@@ -426,6 +421,16 @@ async def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_
         clock.now_s += 0.19
         control.record_first_token(visit)
         control.leave(visit, 10)
+    return control
+
+
+@pytest.mark.parametrize("mode", [ControlMode.ACT, ControlMode.DRY_RUN])
+async def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_happening(
+    mode: ControlMode,
+) -> None:
+    clock = ManualClock(1000.0)
+    config = ControlConfig(mode=mode, classes=CLASSES, default_class="interactive")
+    control = slowed(config, clock)
     batch = [control.arrive(Caller(slo_class="batch"), 100) for _ in range(17)]
     for visit in batch:
         control.queue(visit)
@@ -439,14 +444,7 @@ async def test_a_batch_request_that_is_nearly_due_goes_in_without_anything_else_
 async def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
     clock = ManualClock(1000.0)
     config = ControlConfig(classes=CLASSES, default_class="interactive")
-    control = AdmissionControl(config, num_slots=64, clock=clock)
-    for _ in range(32):
-        visit = control.arrive(Caller(slo_class="interactive"), 100)
-        control.queue(visit)
-        control.enter(visit)
-        clock.now_s += 0.19
-        control.record_first_token(visit)
-        control.leave(visit, 10)
+    control = slowed(config, clock)
     room = control.gate.room
     assert (room.urgent, room.patient, room.urgent_s) == (64, 16, 0.2)
     control.queue(control.arrive(Caller(slo_class="batch"), 100))
