@@ -6,6 +6,7 @@ Prints a table and writes JSON.
     python bench/insert.py                                  # sizes, and what each part costs
     python bench/insert.py --sizes 12 --inserts 20          # the fixed cost
     python bench/insert.py --sizes 40 --variants all --other ../before   # in turns with a checkout
+    python bench/insert.py --views                          # what analysing each view costs
 """
 
 import argparse
@@ -89,6 +90,28 @@ def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
     }
 
 
+def analyse_views(num_rounds: int = 15) -> list[dict[str, Any]]:
+    """Return how long each view's query takes to analyse, as at an insert, and its size."""
+    with tempfile.TemporaryDirectory(prefix="insert-") as name:
+        storage = open_embedded(Path(name) / "store")
+        client = storage.connect()
+        rows = []
+        for view, query in client.query(VIEWS.replace("name", "name, as_select", 1)).result_rows:
+            times_s = []
+            for _ in range(num_rounds):
+                begin_s = time.process_time()
+                client.query(
+                    f"EXPLAIN PIPELINE {query} SETTINGS query_plan_enable_optimizations = 0"
+                )
+                times_s.append(time.process_time() - begin_s)
+            num_nodes = len(client.query(f"EXPLAIN QUERY TREE {query}").result_rows)
+            cpu_ms = statistics.median(times_s) * 1e3
+            rows.append({"view": view, "cpu_ms": cpu_ms, "num_nodes": num_nodes})
+        client.close()
+        storage.close()
+    return sorted(rows, key=lambda row: -row["cpu_ms"])
+
+
 def run_one(tree: Path, variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
     """Measure one row in a process of a checkout."""
     python = sys.executable if tree == ROOT else str(tree / ".venv/bin/python")
@@ -110,11 +133,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", dest="output", type=Path, default=Path("build/bench/insert.json"))
     parser.add_argument("--other", type=Path, help="another checkout, with a .venv of its own")
+    parser.add_argument("--views", action="store_true", help="only analyse the views' queries")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.variants[0], args.sizes[0], args.inserts)), flush=True)
         os._exit(0)
+    if args.views:
+        views = analyse_views()
+        for row in views:
+            print(f"{row['view']:32} {row['cpu_ms']:6.1f} ms {row['num_nodes']:>7,} nodes")
+        write_report(args.output, views)
+        return 0
     trees = {"this": ROOT, **({"other": args.other.resolve()} if args.other else {})}
     rows = [(variant, size) for variant in args.variants for size in args.sizes]
     found: dict[tuple[str, str, int], list[dict[str, float]]] = {}
