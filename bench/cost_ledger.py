@@ -18,11 +18,10 @@ new: 40 other mixes, which nobody looked at while the prediction was written.
 tight: the mixes again with a sixth of the KV cache, so that requests wait for it or are preempted.
 
 served: one mix on the demo model, served by vLLM on this machine's CPU, with and without a tenant,
-in seconds of the engine and in CPU-seconds of its process.
+in seconds of the engine, in CPU-seconds of its process and, with NVIDIA GPUs, in joules.
 """
 
 import argparse
-import importlib
 import random
 import statistics
 import sys
@@ -92,7 +91,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", choices=("day", "mixes", "new", "tight", "served"))
     args = parser.parse_args()
-    figures: dict[str, Any] = {"joules": measure_joules()}
+    figures: dict[str, Any] = {}
     parts: dict[str, Callable[[], Any]] = {
         "day": lambda: with_engine(run_day),
         "mixes": lambda: with_engine(run_mixes),
@@ -103,7 +102,6 @@ def main() -> int:
     for name, part in parts.items():
         if args.only in (None, name):
             figures[name] = part()
-    print(f"joules: {figures['joules'] or 'not measured (no NVML)'}")
     save(args.json, figures)
     return 0
 
@@ -370,17 +368,24 @@ def run_served(seconds: float = 40.0, repeats: int = 2) -> dict[str, Any]:
         f"predicted, {measured['cpu_s']:.2f} s measured ({figures['error_cpu']:+.1%}); replays of "
         f"what happened: {', '.join(f'{each.replay_error:+.1%}' for each in known)}"
     )
+    figures["joules"] = describe_joules(whole, without, saved_s)
     return figures
 
 
-def sum_up(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return seconds of the engine and of the CPU over runs."""
-    return {kind: sum(run[kind] for run in runs) for kind in ("engine_s", "cpu_s")}
+def sum_up(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return seconds of the engine and of the CPU, and joules, over runs."""
+    kinds = ("engine_s", "cpu_s", "wall_s", "charged_j")
+    by_kind = {
+        name: {kind: sum(run[name].get(kind, 0.0) for run in runs) for kind in runs[0][name]}
+        for name in ("seconds", "joules")
+    }
+    return {kind: sum(run[kind] for run in runs) for kind in kinds} | by_kind
 
 
 def play_served(served: Any, calls: Sequence[tuple[float, str, Call]]) -> dict[str, Any]:
     """Send calls at their times; return engine seconds and CPU-seconds."""
     before_s = settled_engine_time(served)
+    before = [counters(served, metric) for metric in ("seconds", "energy_joules")]
     before_cpu_s = cpu_seconds(served)
     began, began_ns = time.perf_counter(), time.time_ns()
     threads = []
@@ -395,7 +400,15 @@ def play_served(served: Any, calls: Sequence[tuple[float, str, Call]]) -> dict[s
     spans = {t: spans_of(served, t, sum(each[1] == t for each in calls)) for t in tenants}
     ended_ns = time.time_ns()
     engine_s = settled_engine_time(served) - before_s
+    after = [counters(served, metric) for metric in ("seconds", "energy_joules")]
+    seconds, joules = (
+        {kind: value - was.get(kind, 0.0) for kind, value in now.items()}
+        for was, now in zip(before, after, strict=True)
+    )
     return {
+        "seconds": seconds,
+        "joules": joules,
+        "charged_j": sum(s.get("evenkeel.energy_j", 0.0) for t in tenants for s in spans[t]),
         "cpu_s": cpu_s,
         "engine_s": engine_s,
         "wall_s": (ended_ns - began_ns) / 1e9,
@@ -416,15 +429,8 @@ def settled_engine_time(served: Any) -> float:
 
 def engine_time(served: Any) -> float:
     """Return the seconds that the engine has spent in steps."""
-    import httpx
-
-    lines = httpx.get(f"{served.url}/metrics").text.splitlines()
-    return sum(
-        float(line.split()[-1])
-        for line in lines
-        if line.startswith("evenkeel_engine_seconds_total")
-        and ('kind="requests"' in line or 'kind="other"' in line)
-    )
+    seconds = counters(served, "seconds")
+    return seconds.get("requests", 0.0) + seconds.get("other", 0.0)
 
 
 def cpu_seconds(served: Any) -> float:
@@ -434,23 +440,37 @@ def cpu_seconds(served: Any) -> float:
     return sum(each.user + each.system for each in times)
 
 
-def measure_joules(seconds: float = 1.0) -> dict[str, float] | None:
-    """Return the joules that each GPU took during an interval; None without NVML."""
-    try:
-        nvml = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-    except Exception:
+def counters(served: Any, metric: str) -> dict[str, float]:
+    """Return what a counter of the engine says, by kind; nothing without it."""
+    import httpx
+
+    found = {}
+    for line in httpx.get(f"{served.url}/metrics").text.splitlines():
+        if line.startswith(f"evenkeel_engine_{metric}_total") and 'kind="' in line:
+            found[line.split('kind="')[1].split('"')[0]] = float(line.split()[-1])
+    return found
+
+
+def watts_of(run: dict[str, Any]) -> tuple[float, float]:
+    """Return the power of the GPUs while requests were computed, and without any, in W."""
+    busy, idle = (run["joules"][k] / run["seconds"][k] for k in ("requests", "idle"))
+    return busy, idle
+
+
+def describe_joules(whole: dict[str, Any], without: dict[str, Any], saved_s: float) -> Any:
+    """Print and return predicted and measured joules above those of an idle engine."""
+    if not whole["joules"]:
+        print("  joules: not measured (no NVIDIA GPU)")
         return None
-    try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        before = [nvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles]
-        time.sleep(seconds)
-        after = [nvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles]
-        return {
-            f"gpu{i}": (b - a) / 1e3 for i, (a, b) in enumerate(zip(before, after, strict=True))
-        }
-    finally:
-        nvml.nvmlShutdown()
+    busy_w, idle_w = watts_of(whole)
+    used = [sum(run["joules"].values()) - idle_w * run["wall_s"] for run in (whole, without)]
+    predicted_j, measured_j = saved_s * (busy_w - idle_w), used[0] - used[1]
+    print(
+        f"  joules: {busy_w:.0f} W busy, {idle_w:.0f} W idle; {predicted_j:.0f} J predicted, "
+        f"{measured_j:.0f} J measured ({predicted_j / measured_j - 1:+.1%}); charged to requests "
+        f"{whole['charged_j']:.0f} of {whole['joules']['requests']:.0f} J in their steps"
+    )
+    return {"predicted_j": predicted_j, "measured_j": measured_j, "runs": [whole, without]}
 
 
 if __name__ == "__main__":

@@ -241,6 +241,9 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     engine_saved_drafts_s: Annotated[
         float | None, InStore("s of the engine that accepted drafts saved, by the cost model")
     ] = None
+    energy_j: Annotated[
+        float | None, InStore("J of the engine's GPUs that this request is charged with")
+    ] = None
     sample_weight: Annotated[
         float,
         InStore(

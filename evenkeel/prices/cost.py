@@ -29,6 +29,7 @@ class Usage:
         engine_s: Seconds of the engine attributed to the request.
         num_devices: Devices of its engine; 1 if unknown.
         audio_tokens: Input and output tokens that are sound.
+        energy_j: Energy of the engine's GPUs attributed to the request, in J.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Usage:
     engine_s: float | None = None
     num_devices: int = 1
     audio_tokens: int | None = None
+    energy_j: float | None = None
 
     @property
     def has_whole_parts(self) -> bool:
@@ -74,7 +76,32 @@ def request_cost(file: PriceFile, usage: Usage, at: dt.datetime) -> float | None
     engine = price_at(file.engine, usage.model, at)
     if engine is None or usage.engine_s is None:
         return None
-    return usage.engine_s * engine_second(file, engine, usage.num_devices)
+    return engine_cost(file, engine, usage.engine_s, usage.energy_j, num_devices=usage.num_devices)
+
+
+def engine_cost(
+    file: PriceFile,
+    price: EnginePrice,
+    spent_s: float,
+    energy_j: float | None,
+    *,
+    num_devices: int = 1,
+) -> float | None:
+    """Return what an engine's time costs, in the file's currency.
+
+    Args:
+        file: The price file.
+        price: The engine's price.
+        spent_s: Seconds of the whole engine.
+        energy_j: Energy of its GPUs in that time, in J; None if unknown, and so is a cost with it.
+        num_devices: Devices of the engine.
+    """
+    rent = spent_s * engine_second(file, price, num_devices)
+    if not price.joule:
+        return rent
+    if energy_j is None:
+        return None
+    return rent + energy_j * price.joule * (file.rate(price.currency) or 0.0)
 
 
 def token_cost(price: ModelPrice, usage: Usage, rate: float = 1.0) -> float | None:
@@ -106,7 +133,7 @@ def token_cost(price: ModelPrice, usage: Usage, rate: float = 1.0) -> float | No
 
 
 def engine_second(file: PriceFile, price: EnginePrice, num_devices: int = 1) -> float:
-    """Return what a second of the whole engine costs, in the file's currency."""
+    """Return what a second of the whole engine costs, in the file's currency, as its hour does."""
     rate = file.rate(price.currency) or 0.0
     return price.hour * devices_of(price, num_devices) * rate / HOUR_S
 

@@ -18,6 +18,7 @@ from evenkeel.toml_file import line_of, read_toml_file
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]
 CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 DEFAULT_CURRENCY = "USD"
+JOULES_PER_KWH = 3.6e6
 # The store prices each row by one expression, whose size it bounds.
 MAX_PRICES = 2_000
 # The store's times are seconds in 32 bits; a day of each end is left for time zones.
@@ -154,7 +155,8 @@ class EnginePrice(_Price):
         engine_hour: An hour of the whole engine; or `gpu_hour`, not both.
         gpu_hour: An hour of one GPU.
         gpus: GPUs per engine; None: as each request reports (tensor times pipeline parallel).
-        watts: Mean power draw, of the engine or of one GPU, whichever has the price.
+        watts: Mean power draw, of the engine or of one GPU, whichever has the price; None: the
+            energy that each request is charged with, as measured.
         kwh: A kilowatt-hour.
         idle: Who pays for idle time.
     """
@@ -172,13 +174,23 @@ class EnginePrice(_Price):
             raise ValueError("give either 'engine_hour' or 'gpu_hour'")
         if self.gpus is not None and self.gpu_hour is None:
             raise ValueError("'gpus' needs 'gpu_hour'")
-        if (self.watts is None) != (self.kwh is None):
-            raise ValueError("energy needs both 'watts' and 'kwh'")
+        if self.watts is not None and self.kwh is None:
+            raise ValueError("'watts' needs 'kwh'")
         return self
 
     @property
+    def measured_kwh(self) -> float | None:
+        """A kilowatt-hour, if energy is paid for as measured."""
+        return self.kwh if self.watts is None else None
+
+    @property
+    def joule(self) -> float:
+        """A joule of measured energy; 0 if it costs nothing, or is part of `hour`."""
+        return (self.measured_kwh or 0.0) / JOULES_PER_KWH
+
+    @property
     def hour(self) -> float:
-        """An hour of the engine, or of one GPU, energy included."""
+        """An hour of the engine, or of one GPU, with energy of a stated power."""
         rent = self.engine_hour if self.engine_hour is not None else self.gpu_hour
         return (rent or 0.0) + (self.watts or 0.0) / 1000 * (self.kwh or 0.0)
 

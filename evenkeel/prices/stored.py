@@ -34,6 +34,7 @@ def _model_price(row: Row) -> ModelPrice:
 
 
 def _engine_price(row: Row) -> EnginePrice:
+    values = {**_shared(row), "idle": row["idle"], "kwh": row["kwh"]}
     if row["devices"] == 1:
-        return EnginePrice(**_shared(row), idle=row["idle"], engine_hour=row["hour"])
-    return EnginePrice(**_shared(row), idle=row["idle"], gpu_hour=row["hour"], gpus=row["devices"])
+        return EnginePrice(**values, engine_hour=row["hour"])
+    return EnginePrice(**values, gpu_hour=row["hour"], gpus=row["devices"])

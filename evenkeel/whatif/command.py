@@ -53,8 +53,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from evenkeel.prices.engine_time import cost_of_seconds
-    from evenkeel.prices.stored import PRICES_IN_FORCE, prices_of
+    from evenkeel.prices.engine_time import cost_of_seconds, watts_of_work
+    from evenkeel.prices.stored import ENGINE_SECONDS, PRICES_IN_FORCE, prices_of
     from evenkeel.store import Store
     from evenkeel.whatif.reading import predicted_saving
     from evenkeel.whatif.saving import Unpredictable
@@ -68,11 +68,13 @@ def _run(args: argparse.Namespace) -> int:
     try:
         found = predicted_saving(store.rows, args.without, from_ms, to_ms, args.model)
         prices = prices_of(store.rows(PRICES_IN_FORCE))
+        span = {"from_ms": from_ms, "to_ms": to_ms, "model": args.model}
+        watts_of = watts_of_work(store.rows(ENGINE_SECONDS, span))
     finally:
         store.close()
     if isinstance(found, Unpredictable):
         raise CannotMeasureError(f"the saving without {args.without!r} is unknown: {found.reason}")
-    cost = cost_of_seconds(found.saved_of, prices, to_datetime((to_ms - 1) * 10**6))
+    cost = cost_of_seconds(found.saved_of, prices, to_datetime((to_ms - 1) * 10**6), watts_of)
     if args.json:
         print(json.dumps({
             "without": args.without, "from": rfc3339(from_ms * 10**6), "to": rfc3339(to_ms * 10**6),

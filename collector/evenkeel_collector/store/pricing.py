@@ -32,8 +32,8 @@ GIVEN_CURRENCY = "USD"
 PriceRow = tuple[object, ...]
 COLUMNS = (
     "number", "since", "kind", "name", "currency", "valid_from", "valid_until", "input",
-    "cached_input", "cache_write", "output", "reasoning", "hour", "devices", "idle", "source",
-    "read",
+    "cached_input", "cache_write", "output", "reasoning", "hour", "kwh", "devices", "idle",
+    "source", "read",
 )  # fmt: skip
 
 
@@ -178,17 +178,19 @@ def price_rows(file: PriceFile) -> list[PriceRow]:
         rate = file.rate(model.currency) or 0.0
         amounts = [None if each is None else each * rate for each in _amounts(model)]
         rows.append((
-            "model", *_named(file, model), *amounts, None, None, "", model.source, model.read,
+            "model", *_named(file, model), *amounts, None, None, None, "", model.source, model.read,
         ))  # fmt: skip
     for engine in in_order(file.engine):
-        hour = engine.hour * (file.rate(engine.currency) or 0.0)
+        rate = file.rate(engine.currency) or 0.0
+        kwh = engine.measured_kwh * rate if engine.measured_kwh is not None else None
         rows.append((
-            "engine", *_named(file, engine), None, None, None, None, None, hour,
+            "engine", *_named(file, engine), None, None, None, None, None,
+            engine.hour * rate, kwh,
             1 if engine.engine_hour is not None else engine.gpus, engine.idle.value,
             engine.source, engine.read,
         ))  # fmt: skip
     # The bill's currency, which tenants may know: a row of its own.
-    return [*rows, ("", "", file.currency, *(None,) * 9, "", "", None)]
+    return [*rows, ("", "", file.currency, *(None,) * 10, "", "", None)]
 
 
 def _named(file: PriceFile, price: ModelPrice | EnginePrice) -> tuple[object, ...]:
@@ -296,9 +298,18 @@ def _engine(file: PriceFile, engines: list[EnginePrice], first: int) -> str:
         str(1 if engine.engine_hour is not None else engine.gpus or 0) for engine in engines
     )
     devices = "ifNull(tensor_parallel, 1) * ifNull(pipeline_parallel, 1)"
+    joules = [engine.joule * (file.rate(engine.currency) or 0.0) for engine in engines]
+    energy = ""
+    if any(joules) and "energy_j" in REQUEST_FIELDS:
+        # Energy without a price costs nothing; an unknown one with a price is no cost at all.
+        energy = (
+            f" + if((arrayElement([{', '.join(map(repr, joules))}], {place}) AS price_joule) = 0,"
+            " 0., energy_j * price_joule)"
+        )
     return (
         f"engine_s * arrayElement({seconds}, {place})"
         f" * if((arrayElement([{fixed}], {place}) AS price_devices) > 0, price_devices, {devices})"
+        f"{energy}"
     )
 
 

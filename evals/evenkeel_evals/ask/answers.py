@@ -117,7 +117,8 @@ class AnsweredPair:
 class ServerTimes:
     """Server-side time of one request by phase, in seconds, from its span.
 
-    `engine_s` is what it cost an engine with `num_devices` devices; None if that is not known.
+    `engine_s` is what it cost an engine with `num_devices` devices, `energy_j` the energy of those
+    in J; None if that is not known.
     """
 
     queue_s: float
@@ -126,6 +127,7 @@ class ServerTimes:
     output_tokens: int
     engine_s: float | None = None
     num_devices: int = 1
+    energy_j: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

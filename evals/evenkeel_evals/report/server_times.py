@@ -43,6 +43,7 @@ def read_server_times(
                     int(row["output_tokens"]),
                     None if row["engine_s"] is None else float(row["engine_s"]),
                     int(row["num_devices"]),
+                    None if row["energy_j"] is None else float(row["energy_j"]),
                 )
                 for row in store.rows(_HERE / "eval_server_times.sql", parameters)
                 if row["trace_id"] in wanted

@@ -55,6 +55,7 @@ class Pricing:
             reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
             engine_s=engine_s,
+            energy_j=None if times is None else times.energy_j,
             num_devices=1 if times is None else times.num_devices,
         )
         cost = request_cost(self.file, usage, self.at)
@@ -73,7 +74,8 @@ def _problem(file: PriceFile, usage: Usage, at: dt.datetime) -> str:
             return "it has more cached than input tokens, or more reasoning than output"
         return f"a kind of its tokens has no price for {usage.model!r:.80}"
     if price_at(file.engine, usage.model, at) is not None:
-        return "the store has no engine seconds of it"
+        what = "engine seconds" if usage.engine_s is None else "energy"
+        return f"the store has no {what} of it"
     return f"no price of {usage.model!r:.80} on {at:%Y-%m-%d}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import StepCost
+from evenkeel_runtime.ledger.cost import FloatArray, StepCost
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds, prefill_seconds, share_steps
 from evenkeel_runtime.ledger.timeline import Steps, is_one_of
 from evenkeel_runtime.wire.drafts import NO_TENANT
@@ -41,27 +41,45 @@ class EngineRecord:
     spent_s: float = 0.0
     wasted_s: float = 0.0
     saved_by_drafts_s: float = 0.0
+    energy_j: float = 0.0
 
 
-def charge_requests(steps: Steps, cost: StepCost, known: Mapping[int, EngineRecord]) -> float:
-    """Share out steps among their requests; return the seconds of known ones.
+def charge_requests(
+    steps: Steps,
+    cost: StepCost,
+    known: Mapping[int, EngineRecord],
+    used_j: FloatArray | None = None,
+) -> tuple[float, float]:
+    """Share out steps among their requests; return the seconds and the energy of known ones.
 
     To be called once per step, with the model of that moment: so the shares of a step add up,
     whenever its requests end.
+
+    Args:
+        steps: The steps.
+        cost: The step-cost model.
+        known: The requests by number.
+        used_j: Energy of each step in J, shared out like its seconds; None if unknown.
     """
     numbers, place = np.unique(steps.entries["request"], return_inverse=True)
     found = [_charged(known.get(number)) for number in numbers.tolist()]
     shares = share_steps(steps, cost)
-    columns = (shares.spent_s, shares.wasted_s, shares.saved_s)
+    energy_j = np.zeros(len(place))
+    if used_j is not None:
+        seconds = np.maximum(steps.end_ns - steps.begin_ns, 1) / 1e9
+        energy_j = shares.spent_s * (used_j / seconds)[steps.rows()]
+    columns = (shares.spent_s, shares.wasted_s, shares.saved_s, energy_j)
     sums = [np.bincount(place, column, len(numbers)).tolist() for column in columns]
-    shared_s = 0.0
-    for record, spent, wasted, saved in zip(found, *sums, strict=True):
+    shared_s = shared_j = 0.0
+    for record, spent, wasted, saved, energy in zip(found, *sums, strict=True):
         if record is not None:
             record.spent_s += spent
             record.wasted_s += wasted
             record.saved_by_drafts_s += saved
+            record.energy_j += energy
             shared_s += spent
-    return shared_s
+            shared_j += energy
+    return shared_s, shared_j
 
 
 def _charged(record: EngineRecord | None) -> EngineRecord | None:
@@ -70,7 +88,7 @@ def _charged(record: EngineRecord | None) -> EngineRecord | None:
 
 
 def engine_seconds(
-    records: Sequence[EngineRecord], late: Steps | None, cost: StepCost
+    records: Sequence[EngineRecord], late: Steps | None, cost: StepCost, *, has_energy: bool = False
 ) -> EngineSeconds | None:
     """Return what a request cost the engine; None if steps with it are missing or still to come.
 
@@ -80,6 +98,7 @@ def engine_seconds(
         records: The records of its sequences.
         late: The steps that ended after its client left; None if it stayed.
         cost: The step-cost model.
+        has_energy: Whether the energy of its steps is known.
     """
     if any(record.has_lost_steps or record.left_ns is None for record in records):
         return None
@@ -98,4 +117,5 @@ def engine_seconds(
         wasted_s=min(wasted_s, spent_s),
         saved_by_prefix_s=saved_s if has_model else None,
         saved_by_drafts_s=sum(r.saved_by_drafts_s for r in records) if has_model else None,
+        energy_j=sum(record.energy_j for record in records) if has_energy else None,
     )

@@ -13,8 +13,10 @@ import zmq
 from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
 from evenkeel.otlp_sender import open_sender
+from evenkeel_runtime.exporter.energy import EnergyMeter
 from evenkeel_runtime.exporter.explainer import MAX_BYTES, MAX_REQUESTS, Explainer
 from evenkeel_runtime.exporter.in_flight_export import InFlightExport
+from evenkeel_runtime.exporter.nvml import open_counters
 from evenkeel_runtime.exporter.step_export import StepExport
 from evenkeel_runtime.exporter.step_reader import StepReader
 from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
@@ -43,7 +45,7 @@ class EngineTelemetry:
 
     def __init__(self, config: ExporterConfig) -> None:
         self._config = config
-        self._reader = _start_reader(config.steps_address)
+        self._reader = _start_reader(config)
         store = WhyStore()
         self.explainer = Explainer(self._reader, store)
         self._answers = _start_answers(config.why_address, store)
@@ -118,10 +120,14 @@ def _open_gauges(config: ExporterConfig) -> InFlightExport | None:
     return InFlightExport(SharedInFlight(config.in_flight_fd).read, target, open_sender(target))
 
 
-def _start_reader(address: str | None) -> StepReader | None:
-    if address is None:
+def _start_reader(config: ExporterConfig) -> StepReader | None:
+    if config.steps_address is None:
         return None
-    reader = StepReader(address, MAX_BYTES, MAX_REQUESTS)
+    meters = {}
+    for engine, gpus in config.gpus.items():
+        if (read := open_counters(gpus)) is not None:
+            meters[engine] = EnergyMeter(read)
+    reader = StepReader(config.steps_address, MAX_BYTES, MAX_REQUESTS, meters)
     try:
         reader.start()
     except ConfigurationError as error:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from time import monotonic_ns
 
 from evenkeel.error_guard import ErrorGuard
+from evenkeel_runtime.exporter.energy import EnergyMeter
 from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.exporter.server_metrics import ServerMetrics
 from evenkeel_runtime.exporter.step_history import StepHistory
@@ -60,7 +61,7 @@ class Explainer:
         for request, answer in zip(requests, asked, strict=True):
             request.explanation = self._explain(request.seen, answer)
             if self._reader is not None and not _has_records(request.seen):
-                request.seen.engine_s = 0.0
+                request.seen.engine_s = request.seen.energy_j = 0.0
 
     def keep(self, request: FinishedRequest) -> None:
         """Count a complete request, and store its explanation for `/why`."""
@@ -175,6 +176,14 @@ def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
                     "idle": spent.idle_s,
                     "unrecorded": spent.unrecorded_s,
                 },
+                joules_by_kind=_joules(history.meter),
             )
         )
     return figures
+
+
+def _joules(meter: EnergyMeter | None) -> dict[str, float]:
+    if meter is None:
+        return {}
+    used = meter.total(monotonic_ns())
+    return {"requests": used.requests_j, "idle": used.idle_j, "other": used.other_j}

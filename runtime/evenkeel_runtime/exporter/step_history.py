@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenkeel_runtime.exporter.energy import EnergyMeter
 from evenkeel_runtime.exporter.engine_account import EngineAccount
 from evenkeel_runtime.exporter.engine_records import (
     EngineRecord,
@@ -65,9 +66,10 @@ class StepHistory:
         max_bytes: Limit on step records in bytes; the oldest are dropped first, and time that only
             they covered is charged to `unobserved`.
         max_requests: Limit on requests; the oldest are dropped first.
+        meter: Measures the energy of the engine's GPUs; None if it is not known.
     """
 
-    def __init__(self, max_bytes: int, max_requests: int) -> None:
+    def __init__(self, max_bytes: int, max_requests: int, meter: EnergyMeter | None = None) -> None:
         self._max_bytes = max_bytes
         self._max_requests = max_requests
         self._chunks: deque[_Chunk] = deque()
@@ -83,6 +85,7 @@ class StepHistory:
         self.totals = StepTotals()
         self.runs = StepRuns()
         self.account = EngineAccount()
+        self.meter = meter
         self.num_steps = 0
         self.num_live = 0
         self.num_lost_batches = 0
@@ -108,7 +111,7 @@ class StepHistory:
         if missed < 0:
             missed = 0  # The engine was restarted: discard everything known of it.
             self._forget_all()
-            self.account.lose_records()
+            self._lose_records()
         follows_loss = missed > 0 or batch.lost_steps > self._lost_steps
         self.num_lost_batches += missed
         self._next_sequence = batch.sequence + batch.num_joined
@@ -204,12 +207,17 @@ class StepHistory:
             prefix=prefix,
             aftermath=aftermath,
             engine=engine_seconds(
-                [self._known[number] for number in request.numbers], late, priced.cost
+                [self._known[number] for number in request.numbers],
+                late,
+                priced.cost,
+                has_energy=self.meter is not None and not self.meter.has_failed,
             ),
         )
 
     def _lose_records(self) -> None:
         self.account.lose_records()
+        if self.meter is not None:
+            self.meter.lose_records()
         for known in self._known.values():
             if known.left_ns is None:
                 known.has_lost_steps = True
@@ -218,6 +226,8 @@ class StepHistory:
     def _apply_event(self, event: RequestEvent) -> None:
         self._update_requests(event)
         self.account.add_event(event, self.num_live)
+        if self.meter is not None:
+            self.meter.add_event(event, self.num_live)
 
     def _update_requests(self, event: RequestEvent) -> None:
         match event:
@@ -263,8 +273,11 @@ class StepHistory:
         self._model.observe(steps.features[did_work], seconds[did_work])
         self.totals.add_steps(steps)
         self.runs.add(steps, self.api_id)
-        shared_s = charge_requests(steps, self.cost, self._known)
+        used_j = None if self.meter is None else self.meter.between(steps.begin_ns, steps.end_ns)
+        shared_s, shared_j = charge_requests(steps, self.cost, self._known, used_j)
         self.account.add_steps(steps, shared_s, self._end_ns)
+        if self.meter is not None:
+            self.meter.add_steps(int(steps.end_ns[-1]), shared_j)
         if self._doubtful:
             self._let_doubtful_leave(steps)
         end_ns = int(steps.end_ns[-1])

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, monotonic_ns
 from typing import TypeVar
 
 import zmq
 
 from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
+from evenkeel_runtime.exporter.energy import EnergyMeter
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, Ledger, RequestTimes
@@ -101,6 +102,7 @@ class StepReader:
             folder of an `ipc` address should be the server's own: whoever can write there can send.
         max_bytes: Limit on step records per engine, in bytes.
         max_requests: Limit on requests per engine.
+        meters: Meters of the engines whose energy can be measured, by engine.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class StepReader:
         address: str,
         max_bytes: int = DEFAULT_MAX_BYTES,
         max_requests: int = DEFAULT_MAX_REQUESTS,
+        meters: Mapping[int, EnergyMeter] | None = None,
     ) -> None:
         self._address = address
+        self._meters = meters or {}
         self._max_bytes = max_bytes
         self._max_requests = max_requests
         self._histories: dict[int, StepHistory] = {}
@@ -232,6 +236,7 @@ class StepReader:
                 if socket.poll(_POLL_MS):
                     self._should_stop.wait(_GATHER_S)
                     self._receive_all(socket)
+                self._sample(is_due=False)
                 self._answer(is_last=False)
             self._receive_all(socket)
         finally:
@@ -255,16 +260,25 @@ class StepReader:
         batches, errors = decode_batches(messages)
         for error in errors:
             self._malformed.record(error)
+        # What the steps in the batches used must be measured by the time it is shared out.
+        self._sample(is_due=bool(batches))
         with self._lock:
             for batch in batches:
                 self._take(batch)
         return len(messages)
 
+    def _sample(self, *, is_due: bool) -> None:
+        for meter in self._meters.values():
+            with self._lock:
+                meter.sample(monotonic_ns(), is_due=is_due)
+
     def _take(self, batch: Batch) -> None:
         try:
             history = self._histories.get(batch.engine)
             if history is None:
-                history = StepHistory(self._max_bytes, self._max_requests)
+                history = StepHistory(
+                    self._max_bytes, self._max_requests, self._meters.get(batch.engine)
+                )
                 self._histories[batch.engine] = history
             history.add(batch)
         except Exception as error:

@@ -32,12 +32,14 @@ class EngineSeconds:
         wasted_s: Of those, what nobody had any use of.
         saved_by_prefix_s: What computing its cached prompt tokens would have taken.
         saved_by_drafts_s: What generating its accepted drafts one by one would have taken more.
+        energy_j: Its shares of the energy of those steps, in J; None if unknown.
     """
 
     spent_s: float = 0.0
     wasted_s: float = 0.0
     saved_by_prefix_s: float | None = None
     saved_by_drafts_s: float | None = None
+    energy_j: float | None = None
 
 
 # A step that is predicted to take less is not split by it: dividing by it would overflow.

@@ -44,6 +44,7 @@ class Explanation:
             record.engine_wasted_s = ledger.engine.wasted_s
             record.engine_saved_prefix_s = ledger.engine.saved_by_prefix_s
             record.engine_saved_drafts_s = ledger.engine.saved_by_drafts_s
+            record.energy_j = ledger.engine.energy_j
         if self.prefix is not None:
             self.prefix.fill(record)
 

@@ -151,8 +151,15 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
         "Engine time by kind since its first request; the kinds add up",
         labels=["engine", "kind"],
     )
+    energy = CounterMetricFamily(
+        f"{_ENGINE}energy_joules",
+        "Energy of the engine's GPUs by what it was spent on, since its first request",
+        labels=["engine", "kind"],
+    )
     for engine in engines:
         name = str(engine.engine)
+        for kind, used_j in engine.joules_by_kind.items():
+            energy.add_metric([name, kind], used_j)
         for kind, spent_s in engine.seconds_by_kind.items():
             seconds.add_metric([name, kind], spent_s)
         requests.add_metric([name, "running"], engine.num_running)
@@ -165,7 +172,7 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
         preemptions.add_metric([name], engine.num_preempted)
         buckets = _cumulate(STEP_BOUNDS_S, engine.steps_by_duration)
         steps.add_metric([name], buckets, engine.step_seconds)
-    yield from (requests, blocks, tokens, preemptions, steps, seconds)
+    yield from (requests, blocks, tokens, preemptions, steps, seconds, energy)
 
 
 def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:

@@ -24,6 +24,7 @@ from evenkeel_runtime.adapter import vllm as vllm_adapter
 from evenkeel_runtime.adapter.answer_marks import read_marks, with_answers
 from evenkeel_runtime.adapter.answer_parser import watch_parsers
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
+from evenkeel_runtime.adapter.engine_gpus import find_gpus
 from evenkeel_runtime.compression.compressor import Compressor
 from evenkeel_runtime.compression.metrics import CompressionMetrics
 from evenkeel_runtime.request.exporter_process import ExporterProcess
@@ -147,6 +148,7 @@ class Telemetry:
                 model=self._model,
                 setup=setup,
                 marks=marks,
+                gpus=find_gpus(engine),
             )
         )
         exporter.start()

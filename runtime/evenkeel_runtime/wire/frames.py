@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evenkeel.otlp_target import OtlpTarget
 
@@ -62,6 +62,7 @@ class ExporterConfig:
         model: The served model name.
         setup: How the engine computes.
         marks: How to read the tokens of its answers.
+        gpus: NVML's numbers of each engine's GPUs, by engine; empty without NVIDIA GPUs.
     """
 
     target: OtlpTarget
@@ -77,3 +78,4 @@ class ExporterConfig:
     model: str = ""
     setup: EngineSetup = EngineSetup()
     marks: AnswerMarks = AnswerMarks()
+    gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)

@@ -121,6 +121,7 @@ class EngineFigures:
     recent_hit_ratio: float | None
     cost_error_ratio: float | None
     seconds_by_kind: dict[str, float] = field(default_factory=dict)
+    joules_by_kind: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,10 @@ FILE = PriceFile(
         EnginePrice(name="own-?", engine_hour=3.6, **READ),
         EnginePrice(name="gpu", gpu_hour=3.6, watts=1000, kwh=3.6, **READ),
         EnginePrice(name="fixed", gpu_hour=3.6, gpus=8, **READ),
+        EnginePrice(name="metered", gpu_hour=3.6, kwh=3.6, currency="USD", **READ),
     ),
 )  # fmt: skip
-MODELS = ("big", "big_%x", "big_yx", "bigger", "it's", "own-1", "own-12", "gpu", "fixed")
+MODELS = ("big", "big_%x", "big_yx", "bigger", "it's", "own-1", "own-12", "gpu", "fixed", "metered")
 HAS_ENGINE_S = "engine_s" in REQUEST_FIELDS
 
 
@@ -82,7 +83,7 @@ def random_usage(choose: random.Random) -> Usage:
     return Usage(
         choose.choice(MODELS), maybe(0, 1, 1000), maybe(0, 7, 300), maybe(0, 1, 500, 2000),
         maybe(0, 400), maybe(0, 100, 1000), maybe(0.25, 3.0) if HAS_ENGINE_S else None,
-        choose.choice((1, 2, 8)), choose.choice((None, None, None, 0, 7)),
+        choose.choice((1, 2, 8)), choose.choice((None, None, None, 0, 7)), maybe(0.0, 80.0, 900.0),
     )  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def test_the_store_prices_as_the_rule_does(storage: Storage, client: Any) -> Non
                 "reasoning_tokens": usage.reasoning_tokens,
                 "tensor_parallel": usage.num_devices,
                 "audio_tokens": usage.audio_tokens,
+                "energy_j": usage.energy_j,
                 **({"engine_s": usage.engine_s} if HAS_ENGINE_S else {}),
             }
             for place, (usage, at) in enumerate(cases)

@@ -286,7 +286,7 @@ def _why(model: str, since_ms: int, prices: PriceFile) -> str:
     if price_at(prices.model, model, _moment(since_ms)) is not None:
         return "no token counts that add up, or tokens of a kind without a price"
     if price_at(prices.engine, model, _moment(since_ms)) is not None:
-        return "no engine seconds reported, or stored before there was a price"
+        return "no engine seconds or energy reported, or stored before there was a price"
     return "no price"
 
 
@@ -301,7 +301,11 @@ def by_kind(times: Sequence[EngineTime]) -> list[EngineTime]:
             costs = [each.cost for each in parts]
             known = None if None in costs else sum(cost for cost in costs if cost is not None)
             spent_s = sum(each.spent_s for each in parts)
-            found.append(replace(parts[0], model="", spent_s=spent_s, cost=known))
+            measured = [each.energy_j for each in parts if each.energy_j is not None]
+            energy_j = sum(measured) if measured else None
+            found.append(
+                replace(parts[0], model="", spent_s=spent_s, energy_j=energy_j, cost=known)
+            )
     return found
 
 

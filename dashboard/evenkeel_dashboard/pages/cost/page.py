@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from evenkeel.prices.engine_time import ENGINE_KINDS, EngineTime, engine_times
-from evenkeel.prices.price_file import PriceFile
+from evenkeel.prices.price_file import JOULES_PER_KWH, PriceFile
 from evenkeel.prices.stored import prices_of
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.charts import Line, Scale, stacked_bars
@@ -89,7 +89,7 @@ def _body(selection: Selection, dimension: str) -> None:
         st.html(f'<div class="ek-remark" data-unpriced>{escape(words)}</div>')
     _show_bill(data, dimension, prices.currency)
     _show_cohorts(data.cohorts, selection, dimension, prices.currency)
-    show_without(selection, data.window, prices)
+    show_without(selection, data.window, prices, data.engines)
     left, right = st.columns([3, 2], gap="small")
     with left:
         _show_changes(data, selection, dimension, prices.currency, before)
@@ -238,16 +238,24 @@ def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
             '<div class="ek-title">Own engines<small>all of their time, and what it costs</small>'
             "</div>"
         )
+        has_energy = any(each.energy_j is not None for each in times)
+        heads = ("engine time", "time", "share", *(("energy",) if has_energy else ()), "cost")
         rows = [
             [
                 Cell(ENGINE_KINDS.get(each.kind, each.kind)),
                 Cell(formats.seconds(each.spent_s), is_number=True, sorts_as=each.spent_s),
                 Cell(formats.percent(each.spent_s / total if total else None), is_number=True),
+                *([_energy(each.energy_j)] if has_energy else []),
                 _price(each.cost, currency),
             ]
             for each in times
         ]
-        st.html(markup.table(("engine time", "time", "share", "cost"), rows, "Engine time"))
+        st.html(markup.table(heads, rows, "Engine time"))
+
+
+def _energy(joules: float | None) -> Cell:
+    words = formats.NO_DATA if joules is None else f"{joules / JOULES_PER_KWH:.3g} kWh"
+    return Cell(words, is_number=True, sorts_as=joules)
 
 
 def _price(value: float | None, currency: str, unknown: str = "") -> Cell:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import streamlit as st
 
-from evenkeel.prices.engine_time import cost_of_seconds
+from evenkeel.prices.engine_time import cost_of_seconds, watts_of_work
 from evenkeel.prices.price_file import PriceFile
 from evenkeel.times import to_datetime
 from evenkeel.whatif.reading import predicted_saving
@@ -18,8 +21,17 @@ from evenkeel_dashboard.frame.selection import Selection
 _ANSWER = "cost-without"
 
 
-def show_without(selection: Selection, window: Window, prices: PriceFile) -> None:
-    """Draw the card; it predicts when the button is pressed, because that takes a second or two."""
+def show_without(
+    selection: Selection, window: Window, prices: PriceFile, engines: Sequence[Mapping[str, Any]]
+) -> None:
+    """Draw the card; it predicts when the button is pressed, because that takes a second or two.
+
+    Args:
+        selection: What is selected.
+        window: The range.
+        prices: The prices in force.
+        engines: Rows of the query `engine_seconds`.
+    """
     if not selection.tenant:
         return
     with st.container(border=True, key="card-cost-without"):
@@ -37,17 +49,21 @@ def show_without(selection: Selection, window: Window, prices: PriceFile) -> Non
         of, found = st.session_state.get(_ANSWER, (None, None))
         # A live range moves on: its last answer stays, with its time.
         if found is not None and of[:2] == asked[:2]:
-            _show_answer(found, of[2], of[3], prices)
+            _show_answer(found, of[2], of[3], prices, watts_of_work(engines))
 
 
 def _show_answer(
-    found: PredictedSaving | Unpredictable, from_ms: int, to_ms: int, prices: PriceFile
+    found: PredictedSaving | Unpredictable,
+    from_ms: int,
+    to_ms: int,
+    prices: PriceFile,
+    watts_of: Mapping[str, float],
 ) -> None:
     if isinstance(found, Unpredictable):
         st.caption(f"The saving is unknown: {found.reason}.")
         return
     at = to_datetime((to_ms - 1) * 10**6)
-    cost = cost_of_seconds(found.saved_of, prices, at)
+    cost = cost_of_seconds(found.saved_of, prices, at, watts_of)
     moments = f"{formats.moment_ms(from_ms)} to {formats.moment_ms(to_ms)}"
     st.html(markup.facts(saving_facts(found, cost, prices.currency, moments)))
 

@@ -84,6 +84,16 @@ def test_a_tenant_cannot_forge_what_engines_cost(client: Any) -> None:
     assert sum(row["spent_s"] for row in rows) == 20.0
 
 
+def test_the_energy_of_an_engine_is_read_beside_its_seconds(client: Any) -> None:
+    readings(client, "evenkeel_engine_seconds_total", {}, (20, 10.0), (10, 20.0), kind="idle")
+    name = "evenkeel_engine_energy_joules_total"
+    readings(client, name, {}, (20, 1e3), (10, 1.6e3), kind="idle")
+    readings(client, name, ACME, (25, 0.0), (15, 1e9), kind="idle")
+    bounds = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6, "model": ""}
+    (row,) = client.query(query("engine_seconds").read_text(), parameters=bounds).named_results()
+    assert (row["kind"], row["spent_s"], row["energy_j"]) == ("idle", 10.0, 600.0)
+
+
 def test_a_tenant_cannot_spend_the_budget_of_evaluations(client: Any, tmp_path: Path) -> None:
     """It may freeze the promotion of prompts."""
     client.insert(

@@ -32,11 +32,11 @@ READ = {"source": "list", "read": dt.date(2026, 11, 20), "valid_from": None, "va
 NO_RATES = dict.fromkeys(("input", "cached_input", "cache_write", "output", "reasoning"))
 HOSTED = {
     **READ, **NO_RATES, "kind": "model", "name": "big", "currency": "EUR", "input": 2.0,
-    "cached_input": 0.5, "output": 8.0, "hour": None, "devices": None, "idle": "",
+    "cached_input": 0.5, "output": 8.0, "hour": None, "kwh": None, "devices": None, "idle": "",
 }  # fmt: skip
 OWN = {
-    **READ, **NO_RATES, "kind": "engine", "name": "own", "currency": "EUR", "hour": 3600.0,
-    "devices": 1, "idle": "apart",
+    **READ, **NO_RATES, "kind": "engine", "name": "own", "currency": "EUR",
+    "hour": 3600.0, "kwh": None,    "devices": 1, "idle": "apart",
 }  # fmt: skip
 PRICES = prices_of([HOSTED, OWN])
 
@@ -137,8 +137,8 @@ def test_requests_without_a_cost_are_named_by_model_and_reason() -> None:
 def test_engine_time_is_priced_by_kind(model: str) -> None:
     epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001, as the store's client returns it
     rows = [
-        {"period": epoch, "kind": "idle", "model": model, "spent_s": 30.0},
-        {"period": epoch, "kind": "requests", "model": model, "spent_s": 10.0},
+        {"period": epoch, "kind": "idle", "model": model, "spent_s": 30.0, "energy_j": 0.0},
+        {"period": epoch, "kind": "requests", "model": model, "spent_s": 10.0, "energy_j": 0.0},
     ]
     times = by_kind(engine_times(rows, PRICES))
 
@@ -153,7 +153,13 @@ def test_engine_time_costs_the_price_of_its_hour() -> None:
     at = noon.replace(tzinfo=dt.UTC)
     prices = prices_of([{**OWN, "valid_until": at}, {**OWN, "hour": 7200.0, "valid_from": at}])
     rows = [
-        {"period": noon.replace(hour=hour), "kind": "idle", "model": "own", "spent_s": 10.0}
+        {
+            "period": noon.replace(hour=hour),
+            "kind": "idle",
+            "model": "own",
+            "spent_s": 10.0,
+            "energy_j": 0.0,
+        }
         for hour in (11, 12)
     ]
     assert [each.cost for each in by_kind(engine_times(rows, prices))] == [10.0 + 20.0]
@@ -195,7 +201,7 @@ def test_without_a_cost_before_nothing_changed_most() -> None:
 def test_engine_time_that_is_nothing_has_no_row() -> None:
     epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001, as the store's client returns it
     rows = [
-        {"period": epoch, "kind": kind, "model": "own", "spent_s": spent_s}
+        {"period": epoch, "kind": kind, "model": "own", "spent_s": spent_s, "energy_j": 0.0}
         for kind, spent_s in (("requests", 10.0), ("idle", 3.46e-17))
     ]
     assert [each.kind for each in by_kind(engine_times(rows, PRICES))] == ["requests"]
@@ -203,9 +209,12 @@ def test_engine_time_that_is_nothing_has_no_row() -> None:
 
 def test_engine_seconds_cost_what_their_engines_do() -> None:
     at = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
-    assert cost_of_seconds({"own": 3.0}, PRICES, at) == 3.0
-    assert cost_of_seconds({}, PRICES, at) == 0.0
-    assert cost_of_seconds({"own": 3.0, "another": 0.1}, PRICES, at) is None
+    assert cost_of_seconds({"own": 3.0}, PRICES, at, {}) == 3.0
+    metered = prices_of([{**OWN, "kwh": 3.6}])
+    assert cost_of_seconds({"own": 3.0}, metered, at, {"own": 1e6}) == pytest.approx(3.0 + 3.0)
+    assert cost_of_seconds({"own": 3.0}, metered, at, {}) is None
+    assert cost_of_seconds({}, PRICES, at, {}) == 0.0
+    assert cost_of_seconds({"own": 3.0, "another": 0.1}, PRICES, at, {}) is None
 
 
 def test_what_a_tenants_absence_saves_in_words() -> None:

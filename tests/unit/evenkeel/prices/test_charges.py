@@ -30,8 +30,8 @@ def row(cost: float, model: str = "own", **more: Any) -> dict[str, Any]:
 
 
 TIMES = [
-    {"period": DAY, "kind": "requests", "model": "own", "spent_s": 4.0},
-    {"period": DAY, "kind": "idle", "model": "own", "spent_s": 6.0},
+    {"period": DAY, "kind": "requests", "model": "own", "spent_s": 4.0, "energy_j": 0.0},
+    {"period": DAY, "kind": "idle", "model": "own", "spent_s": 6.0, "energy_j": 0.0},
 ]
 ROWS = [row(3.0, tenant="acme", route="chat"), row(1.0, tenant="zeta"), row(9.0, "hosted")]
 
@@ -79,7 +79,7 @@ def test_only_requests_that_an_engine_served_pay_for_its_idle_time(
         read=dt.date(2026, 11, 20),
     )
     file = PriceFile(model=(HOSTED,), engine=(price,))
-    idle = {"period": DAY, "kind": "idle", "model": model_of_idle, "spent_s": 12.0}
+    idle = {"period": DAY, "kind": "idle", "model": model_of_idle, "spent_s": 12.0, "energy_j": 0.0}
     rows = [row(1.0, "own-8b"), row(3.0, "own-70b"), row(9.0, "hosted-x")]
     found = charges(rows, engine_times([idle], file), file, "day")
     assert [each.effective for each in found] == pytest.approx(effective)
@@ -97,7 +97,13 @@ def test_a_price_that_begins_within_a_period_has_the_same_payers() -> None:
     dear = EnginePrice(name="own", engine_hour=7200, valid_from=noon, **sourced)
     file = PriceFile(engine=(cheap, dear))
     hours = [
-        {"period": DAY.replace(hour=hour), "kind": "idle", "model": "own", "spent_s": 1.0}
+        {
+            "period": DAY.replace(hour=hour),
+            "kind": "idle",
+            "model": "own",
+            "spent_s": 1.0,
+            "energy_j": 0.0,
+        }
         for hour in (11, 13)
     ]
     found = charges([row(1.0)], in_periods(engine_times(hours, file), "day"), file, "day")
@@ -114,7 +120,13 @@ def test_a_price_that_changes_within_a_period_counts_from_its_hour_on(
     dear = EnginePrice(name="own", engine_hour=3.0, valid_from=noon, **sourced)
     file = PriceFile(engine=(cheap, dear))
     hours = [
-        {"period": dt.datetime(2026, 12, 30, hour), "kind": "idle", "model": "own", "spent_s": 3600}  # noqa: DTZ001
+        {
+            "period": dt.datetime(2026, 12, 30, hour),  # noqa: DTZ001
+            "kind": "idle",
+            "model": "own",
+            "spent_s": 3600,
+            "energy_j": 0.0,
+        }
         for hour in (10, 11, 12, 13)
     ]
     found = charges([], in_periods(engine_times(hours, file), per), file, per)

@@ -26,6 +26,7 @@ FILE = PriceFile(
         EnginePrice(name="own", engine_hour=3.6, **READ),
         EnginePrice(name="gpu", gpu_hour=3.6, watts=1000, kwh=3.6, **READ),
         EnginePrice(name="fixed", gpu_hour=3.6, gpus=8, **READ),
+        EnginePrice(name="metered", gpu_hour=3.6, kwh=3.6, currency="USD", **READ),
     ),
 )  # fmt: skip
 
@@ -59,6 +60,12 @@ CASES = {
     "own engine without its seconds": (Usage("own", 10, 10), MAY, None),
     "per GPU with energy": (Usage("gpu", engine_s=1.0, num_devices=2), MAY, 2 * 7.2 / 3600),
     "a fixed number of GPUs": (Usage("fixed", engine_s=1.0, num_devices=2), MAY, 8 * 3.6 / 3600),
+    "measured energy is that of all GPUs together": (
+        Usage("metered", engine_s=1.0, num_devices=2, energy_j=1000.0),
+        MAY,
+        (2 * 3.6 / 3600 + 1000 * 3.6 / 3.6e6) * 0.5,
+    ),
+    "energy that is paid for as measured, and was not": (Usage("metered", engine_s=1.0), MAY, None),
 }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ WRONG = {
     ),
     "half of energy": (
         f'[[engine]]\nname = "a"\nengine_hour = 1\nwatts = 5\n{SOURCED}',
-        "energy needs both 'watts' and 'kwh'",
+        "'watts' needs 'kwh'",
     ),
     "date as text": (
         f'[[model]]\nname = "a"\ninput = 1\nfrom = "2026-01-01"\n{SOURCED}',

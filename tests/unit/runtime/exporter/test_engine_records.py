@@ -20,18 +20,18 @@ def records(*tenants: str) -> dict[int, EngineRecord]:
 def test_requests_are_charged_with_their_parts_of_a_step() -> None:
     known = records("acme", "other")
     steps = build(Step(0, 4, [decode(0), decode(1)]))
-    assert charge_requests(steps, COST, known) == pytest.approx(0.004)
+    assert charge_requests(steps, COST, known)[0] == pytest.approx(0.004)
     assert [r.spent_s * 1e3 for r in known.values()] == pytest.approx([2, 2])
 
 
 def test_unknown_requests_keep_their_part_of_a_step() -> None:
     known = records("acme")
-    shared_s = charge_requests(build(Step(0, 4, [decode(0), decode(9)])), COST, known)
+    shared_s, _ = charge_requests(build(Step(0, 4, [decode(0), decode(9)])), COST, known)
     assert shared_s == known[0].spent_s == pytest.approx(0.002)
 
 
 def test_no_steps_cost_nothing() -> None:
-    assert charge_requests(lay_out(*pack([])), COST, records("a")) == 0
+    assert charge_requests(lay_out(*pack([])), COST, records("a")) == (0, 0)
 
 
 def test_savings_need_a_tested_model_and_a_cost_needs_all_steps() -> None:

@@ -1,0 +1,194 @@
+"""Energy of an engine's GPUs: what its counters say is shared out, and nothing else."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from evenkeel_runtime.exporter.energy import EnergyMeter, EngineEnergy
+from evenkeel_runtime.exporter.step_history import StepHistory
+from evenkeel_runtime.ledger.attribution import RequestTimes
+from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
+from evenkeel_runtime.wire.steps import Arrived, Left
+from tests.unit.runtime.wire.step_builder import MS, Step, batch, decode, prefill
+
+ALL_DAY = RequestTimes(0, 10**18)
+BUSY_W, IDLE_W = 400, 60
+
+
+class Gpus:
+    """Counters of GPUs whose power is a function of time."""
+
+    def __init__(self, num: int = 1) -> None:
+        self.millijoules = [1_000_000.0] * num
+        self.has_failed = False
+
+    def read(self) -> list[int]:
+        if self.has_failed:
+            raise OSError("GPU is lost")
+        return [int(each) for each in self.millijoules]
+
+
+def run(gpus: Gpus, meter: EnergyMeter, from_ms: float, to_ms: float, watts: float) -> None:
+    """Let time pass at a constant power, with readings at both ends."""
+    meter.sample(int(from_ms * MS))
+    gpus.millijoules[0] += watts * (to_ms - from_ms)
+    meter.sample(int(to_ms * MS))
+
+
+def history(meter: EnergyMeter | None) -> StepHistory:
+    return StepHistory(1 << 20, 100, meter)
+
+
+def arrived(number: int, ms: float) -> Arrived:
+    return Arrived(number, int(ms * MS), 20, f"r{number}-deadbeef")
+
+
+def left(number: int, ms: float) -> Left:
+    return Left(number, int(ms * MS))
+
+
+def charged(past: StepHistory, number: int) -> EngineSeconds:
+    request = past.find_request(f"r{number}", ALL_DAY, 1)
+    assert request is not None
+    found = past.charge(ALL_DAY, request, 0).engine
+    assert found is not None
+    return found
+
+
+def total(kinds: EngineEnergy) -> float:
+    return kinds.requests_j + kinds.idle_j + kinds.other_j
+
+
+def test_a_request_is_charged_with_its_share_of_the_energy_of_its_steps() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    run(gpus, meter, 0, 20, BUSY_W)
+    shared = Step(0, 10, [prefill(0, 15), prefill(1, 5)])
+    past.add(batch(0, [shared, Step(10, 20, [decode(0)])], arrived(0, 0), arrived(1, 0)))
+    past.add(batch(1, [], left(0, 20), left(1, 10)))
+    # 10 ms at 400 W are 4 J; tokens count the same until the cost model is tested.
+    assert charged(past, 0).energy_j == pytest.approx(3 + 4)
+    assert charged(past, 1).energy_j == pytest.approx(1)
+
+
+def test_requests_idle_time_and_the_rest_add_up_to_the_counters_of_all_gpus() -> None:
+    chosen = random.Random(3)
+    gpus = Gpus(2)
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    now, spent_j = 0.0, 0.0
+    meter.sample(0)
+    requests = []
+    for number in range(200):
+        for took_ms, watts, is_step in (
+            (chosen.uniform(1, 40), BUSY_W, True),
+            (chosen.choice((0.0, 3_000.0)), IDLE_W, False),
+        ):
+            gpus.millijoules = [each + watts * took_ms for each in gpus.millijoules]
+            spent_j += 2 * watts * took_ms / 1e3
+            meter.sample(int((now + took_ms) * MS))
+            if is_step:
+                step = Step(now, now + took_ms, [prefill(number, 20)])
+                ended = left(number, now + took_ms)
+                past.add(batch(number, [step], arrived(number, now), ended))
+                if number >= 100:
+                    requests.append(charged(past, number).energy_j)
+            now += took_ms
+    gpus.millijoules = [each + IDLE_W * 10_000 for each in gpus.millijoules]
+    meter.sample(int((now + 10_000) * MS))
+    spent_j += 2 * IDLE_W * 8
+    used = meter.total(int((now + 10_000) * MS))
+    assert total(used) == pytest.approx(spent_j, rel=1e-6)
+    assert used.idle_j == pytest.approx(spent_j - used.requests_j, rel=0.01)
+    assert sum(each for each in requests if each) > 0.3 * used.requests_j
+
+
+def test_a_short_burst_after_an_idle_hour_has_its_own_power() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    run(gpus, meter, 0, 10, BUSY_W)
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0), left(0, 10)))
+    hour = 3_600_000
+    for ms in range(10, hour, 500):
+        run(gpus, meter, ms, ms + 500, IDLE_W)
+    run(gpus, meter, hour + 10, hour + 30, BUSY_W)
+    begin = hour + 10
+    step = Step(begin, begin + 20, [prefill(1, 20)])
+    past.add(batch(1, [step], arrived(1, begin), left(1, begin + 20)))
+    assert charged(past, 1).energy_j == pytest.approx(BUSY_W * 0.020, rel=1e-3)
+    idle_j = meter.total(int((hour + 40) * MS)).idle_j
+    assert idle_j == pytest.approx(IDLE_W * 3600, rel=0.001)
+
+
+def test_no_kind_of_energy_ever_falls_because_it_would_count_as_restarted() -> None:
+    chosen = random.Random(8)
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    seen, now = [], 0.0
+    for number in range(200):
+        took = chosen.uniform(1, 900)
+        run(gpus, meter, now, now + took, chosen.uniform(50, 500))
+        events = [arrived(number, now)]
+        if chosen.random() < 0.5:
+            events.append(left(number, now + took / 2))
+        past.add(
+            batch(number + (number > 90), [Step(now, now + took, [prefill(number, 9)])], *events)
+        )
+        now += took + chosen.choice((0, 2_500))
+        seen.append(meter.total(int(now * MS)))
+    for kind in ("requests_j", "idle_j", "other_j"):
+        values = [getattr(each, kind) for each in seen]
+        assert values == sorted(values), kind
+
+
+def test_a_counter_that_begins_anew_after_its_driver_takes_nothing_back() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    run(gpus, meter, 0, 100, BUSY_W)
+    gpus.millijoules = [0.0]
+    run(gpus, meter, 100, 200, BUSY_W)
+    assert float(meter.between(0, 200 * MS)) == pytest.approx(80)
+
+
+def test_energy_that_cannot_be_read_is_unknown_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    run(gpus, meter, 0, 10, BUSY_W)
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
+    gpus.has_failed = True
+    for ms in (20, 30):
+        meter.sample(ms * MS)
+    past.add(batch(1, [Step(10, 30, [decode(0)])], left(0, 30)))
+    assert charged(past, 0).energy_j is None
+    assert charged(past, 0).spent_s == pytest.approx(0.03)
+    assert caplog.text.count("GPU is lost") == 1
+
+
+def test_without_a_meter_energy_is_unknown() -> None:
+    past = history(None)
+    past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0), left(0, 10)))
+    assert charged(past, 0).energy_j is None
+
+
+def test_between_batches_counters_are_read_at_most_every_50_ms() -> None:
+    num_read = 0
+
+    def counted(read: Callable[[], list[int]]) -> Callable[[], list[int]]:
+        def wrapped() -> list[int]:
+            nonlocal num_read
+            num_read += 1
+            return read()
+
+        return wrapped
+
+    meter = EnergyMeter(counted(Gpus().read))
+    for ms in range(0, 1_000, 10):
+        meter.sample(ms * MS, is_due=False)
+    assert num_read == 20
