@@ -132,7 +132,7 @@ def test_no_kind_of_energy_ever_falls_because_it_would_count_as_restarted() -> N
     for number in range(200):
         took = chosen.uniform(1, 900)
         run(gpus, meter, now, now + took, chosen.uniform(50, 500))
-        events = [arrived(number, now)]
+        events: list[Arrived | Left] = [arrived(number, now)]
         if chosen.random() < 0.5:
             events.append(left(number, now + took / 2))
         past.add(
