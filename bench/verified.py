@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,24 +82,26 @@ def measure_served(
 ) -> dict[str, Any]:
     """Ask every wording of every question of every arm, arms in random order."""
     questions = read_rewordings()
-    first, later = [], []
+    later: dict[str, str] = {}
     for question in questions:
-        texts = order.sample(question.wordings, min(wordings, len(question.wordings)))
-        first.append(texts[0])
-        later += texts[1:]
-    order.shuffle(later)
-    for text in first:
-        for client in servers.values():
-            ask(client, text)
-    report = measure(servers, later, order)
+        first, *others = order.sample(question.wordings, min(wordings, len(question.wordings)))
+        # The answer that the model itself gives: wordings that mean the same need not get it.
+        answer, *_ = [ask(client, first)[0] for client in servers.values()]
+        later |= dict.fromkeys(others, answer)
+    texts = order.sample(list(later), len(later))
+    report = measure(servers, texts, order, later)
     misses = [miss.text for miss in read_near_misses()]
     order.shuffle(misses)
-    return {"same": report, "wrong": measure(servers, misses, order)}
+    return {"same": report, "wrong": measure(servers, misses, order, {})}
 
 
 def measure(
-    servers: dict[str, httpx.Client], texts: Sequence[str], order: random.Random
+    servers: dict[str, httpx.Client],
+    texts: Sequence[str],
+    order: random.Random,
+    first_answer: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Ask every arm each text; `first_answer` has that to another wording of the question."""
     rows = []
     before = last = read_counts(servers[VERIFIED])
     for text in texts:
@@ -111,6 +113,7 @@ def measure(
             row["tokens"] = tokens
             # Answers are stored and compared after the response.
             time.sleep(0.06)
+        row["has_same_answer"] = row[f"{NONE} answer"] == first_answer.get(text)
         now = read_counts(servers[VERIFIED])
         row["outcome"] = next((n for n in OUTCOMES if now.get(n, 0) > last.get(n, 0)), "none")
         last = now
@@ -124,12 +127,27 @@ def measure(
         "different_auto": sum(row[f"{AUTO} answer"] != row[f"{NONE} answer"] for row in rows),
         "verified_to_none": ratio(rows, NONE, VERIFIED),
         "auto_to_none": ratio(rows, NONE, AUTO),
+        **with_same_answer([row for row in rows if row["has_same_answer"]]),
         "by_outcome": {
             name: {"requests": len(of), "verified_to_none": ratio(of, NONE, VERIFIED)}
             for name in OUTCOMES
             if (of := [row for row in rows if row["outcome"] == name])
         },
         "outcomes": {name: after[name] - before.get(name, 0) for name in after},
+    }
+
+
+def with_same_answer(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures of the questions to which the model gave their first wording's answer."""
+    if not rows:
+        return {}
+    return {
+        "same_answer": {
+            "requests": len(rows),
+            "verified": sum(row["outcome"] == VERIFIED for row in rows),
+            "verified_to_none": ratio(rows, NONE, VERIFIED),
+            "auto_to_none": ratio(rows, NONE, AUTO),
+        }
     }
 
 
@@ -247,6 +265,13 @@ def show(name: str, report: dict[str, Any]) -> None:
         f"({report['different_auto']} with auto); {report['outcomes']}",
         flush=True,
     )
+    if same := report.get("same_answer"):
+        print(
+            f"  of them {same['requests']} with the model's own answer to the first wording "
+            f"({same['verified']} verified): verified {spread(same['verified_to_none'])} times, "
+            f"auto {spread(same['auto_to_none'])} times as fast as none",
+            flush=True,
+        )
 
 
 def main() -> int:
