@@ -5,8 +5,8 @@ SELECT
     toStartOfHour(time) AS period,
     kind,
     model,
-    sumIf(more, name = 'evenkeel_engine_seconds_total') AS spent_s,
-    sumIf(more, name = 'evenkeel_engine_energy_joules_total') AS energy_j
+    ifNull(sumIf(more, name = 'evenkeel_engine_seconds_total'), 0) AS spent_s,
+    ifNull(sumIf(more, name = 'evenkeel_engine_energy_joules_total'), 0) AS energy_j
 FROM
 (
     SELECT

@@ -89,9 +89,13 @@ def test_the_energy_of_an_engine_is_read_beside_its_seconds(client: Any) -> None
     name = "evenkeel_engine_energy_joules_total"
     readings(client, name, {}, (20, 1e3), (10, 1.6e3), kind="idle")
     readings(client, name, ACME, (25, 0.0), (15, 1e9), kind="idle")
+    readings(client, "evenkeel_engine_seconds_total", {}, (20, 1.0), (10, 3.0), kind="between")
     bounds = {"from_ms": (NOW - 600 * S) // 10**6, "to_ms": NOW // 10**6, "model": ""}
-    (row,) = client.query(query("engine_seconds").read_text(), parameters=bounds).named_results()
-    assert (row["kind"], row["spent_s"], row["energy_j"]) == ("idle", 10.0, 600.0)
+    rows = client.query(query("engine_seconds").read_text(), parameters=bounds).named_results()
+    assert [(row["kind"], row["spent_s"], row["energy_j"]) for row in rows] == [
+        ("between", 2.0, 0.0),
+        ("idle", 10.0, 600.0),
+    ]
 
 
 def test_a_tenant_cannot_spend_the_budget_of_evaluations(client: Any, tmp_path: Path) -> None:
