@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from time import monotonic_ns
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.ledger.cost import FloatArray
+from evenkeel_runtime.ledger.timeline import Steps
 from evenkeel_runtime.wire.steps import Arrived, Left, RequestEvent
 
 logger = logging.getLogger(__name__)
 
 # Counters of GPUs change every 20 to 100 ms; between two readings, power counts as constant.
-_INTERVAL_NS = 50_000_000
-# About seven minutes of readings; older ones are thinned, not dropped.
+_INTERVAL_S = 0.1
+# A reading takes a millisecond or so. A GPU that has failed may block the driver for good.
+_LONGEST_READING_S = 2.0
+# About ten minutes of readings; older ones are thinned, not dropped: a step may take long.
 _MAX_READINGS = 8192
-# Records are this old at most when they arrive.
+# Records are this old at most when they arrive: idle time until then is certain.
 _SETTLED_NS = 2_000_000_000
 
 
@@ -38,95 +44,169 @@ class EngineEnergy:
 
 
 class EnergyMeter:
-    """Energy that an engine's GPUs have used, at any moment since the first reading.
+    """Energy that an engine's GPUs have used, at any moment between two readings.
+
+    Readings may be taken by another thread than the one that calls the other methods.
 
     Args:
         read: Returns the counter of each GPU in mJ.
-
-    Attributes:
-        has_failed: Whether a reading failed: nothing is known from then on.
     """
 
     def __init__(self, read: Callable[[], Sequence[int]]) -> None:
         self._read = read
+        self._errors = ErrorGuard(
+            logger.warning,
+            "energy is unknown while NVML cannot be read; further errors are not logged: %s",
+            expected=Exception,
+        )
         self._counters: Sequence[int] = ()
+        self._lock = threading.Lock()
         self._times_ns: list[int] = []
         self._joules: list[float] = []
-        self._begin_ns: int | None = None
+        # In joules, because readings of long ago are thinned.
+        self._begin_j: float | None = None
         self._idle_since_ns: int | None = None
+        self._idle_since_j = 0.0
         self._idle_j = 0.0
+        self._idle_told_j = 0.0
         self._requests_j = 0.0
-        self._read_last = EngineEnergy()
-        self.has_failed = False
+        self._other_j = 0.0
 
-    def sample(self, now_ns: int, *, is_due: bool = True) -> None:
-        """Read the counters; without `is_due`, only if the last reading is old."""
-        if self.has_failed or (
-            not is_due and self._times_ns and now_ns - self._times_ns[-1] < _INTERVAL_NS
-        ):
-            return
+    def sample(self, clock_ns: Callable[[], int]) -> None:
+        """Read the counters; what is used until a later reading is unknown if that fails."""
+        begin_ns = clock_ns()
         try:
             counters = self._read()
         except Exception as error:
-            self.has_failed = True
-            logger.warning("energy is no longer recorded: NVML: %s", error)
+            self._errors.record(error)
             return
         # After its driver was loaded again, a counter begins at 0.
         pairs = zip(self._counters, counters, strict=False)
         spent_j = sum(after - before for before, after in pairs if after > before) / 1e3
         self._counters = counters
-        self._times_ns.append(now_ns)
-        self._joules.append((self._joules[-1] if self._joules else 0.0) + spent_j)
-        if len(self._times_ns) > _MAX_READINGS:
-            half = _MAX_READINGS // 2
-            for series in (self._times_ns, self._joules):
-                del series[1:half:2]
+        with self._lock:
+            self._times_ns.append((begin_ns + clock_ns()) // 2)
+            self._joules.append((self._joules[-1] if self._joules else 0.0) + spent_j)
+            if len(self._times_ns) > _MAX_READINGS:
+                half = _MAX_READINGS // 2
+                for series in (self._times_ns, self._joules):
+                    del series[1:half:2]
 
-    def between(
-        self, begin_ns: NDArray[np.int64] | int, end_ns: NDArray[np.int64] | int
-    ) -> FloatArray:
-        """Return the energy used from each moment to another, in J; 0 outside the readings."""
-        if not self._times_ns:
-            return np.zeros(np.shape(begin_ns))
-        at = [np.interp(when, self._times_ns, self._joules) for when in (begin_ns, end_ns)]
-        return np.maximum(at[1] - at[0], 0.0)
+    def of_steps(self, steps: Steps) -> FloatArray | None:
+        """Return the energy used in each step, in J; None if readings do not cover them."""
+        first_ns, last_ns = int(steps.begin_ns[0]), int(steps.end_ns[-1])
+        with self._lock:
+            if not self._times_ns or first_ns < self._times_ns[0] or last_ns > self._times_ns[-1]:
+                return None
+            # From the last reading before them on: there may be thousands.
+            at = bisect_right(self._times_ns, first_ns) - 1
+            times_ns, joules = self._times_ns[at:], self._joules[at:]
+        begin_j, end_j = (
+            np.interp(when, times_ns, joules) for when in (steps.begin_ns, steps.end_ns)
+        )
+        return np.maximum(end_j - begin_j, 0.0)
 
     def add_event(self, event: RequestEvent, num_live: int) -> None:
         """Follow a request's event; `num_live` requests are in the engine after it."""
         match event:
             case Arrived(_, time_ns):
-                if self._begin_ns is None:
-                    self._begin_ns = time_ns
+                if self._begin_j is None:
+                    self._begin_j = self._joules_at(time_ns)
                 if self._idle_since_ns is not None:
-                    self._idle_j += float(self.between(self._idle_since_ns, time_ns))
+                    self._idle_j += max(0.0, self._joules_at(time_ns) - self._idle_since_j)
                     self._idle_since_ns = None
             case Left(_, time_ns) if not num_live:
-                self._idle_since_ns = time_ns
+                self._be_idle_since(time_ns)
 
-    def add_steps(self, end_ns: int, shared_j: float) -> None:
-        """Add steps.
-
-        Args:
-            end_ns: End of the last one.
-            shared_j: Energy of them that known requests share.
-        """
+    def add_steps(self, steps: Steps, shared_j: float) -> None:
+        """Add consecutive steps, of whose energy known requests share `shared_j`."""
+        begin_ns, end_ns = int(steps.begin_ns[0]), int(steps.end_ns[-1])
+        if self._begin_j is None:
+            self._begin_j = self._joules_at(begin_ns)
         self._requests_j += shared_j
-        if self._idle_since_ns is not None:
+        if self._idle_since_ns is not None and end_ns > self._idle_since_ns:
             # The last request may have been aborted during a step.
-            self._idle_since_ns = max(self._idle_since_ns, end_ns)
+            self._be_idle_since(end_ns)
+        known_j = self._begin_j + self._requests_j + self._idle_j
+        until_j = self._joules_at(end_ns) if self._idle_since_ns is None else self._idle_since_j
+        self._other_j = max(self._other_j, until_j - known_j)
 
     def lose_records(self) -> None:
-        """Count the energy until the next event as other: requests may have come and gone."""
-        self._idle_since_ns = None
-
-    def total(self, now_ns: int) -> EngineEnergy:
-        """Return the energy by kind up to shortly before now; no kind is less than before."""
-        until_ns, idle_j, last = now_ns - _SETTLED_NS, self._idle_j, self._read_last
-        if self._begin_ns is None:
-            return last
+        """Count the energy until the next step as other: requests may have come and gone."""
         if self._idle_since_ns is not None:
-            idle_j += float(self.between(self._idle_since_ns, until_ns))
-        idle_j = max(idle_j, last.idle_j)
-        rest_j = float(self.between(self._begin_ns, until_ns)) - idle_j - self._requests_j
-        self._read_last = EngineEnergy(self._requests_j, idle_j, max(rest_j, last.other_j))
-        return self._read_last
+            self._idle_j = max(self._idle_j, self._idle_told_j)
+            self._idle_since_ns = None
+
+    def total(self, now_ns: int) -> EngineEnergy | None:
+        """Return the energy up to the last step, and idle energy after it up to shortly before now.
+
+        None before the first reading. No kind is ever less than in an earlier call: a counter that
+        falls counts as restarted. Idle energy that turns out to belong to a step is not taken back,
+        but made up for by later idle energy.
+        """
+        if not self._times_ns:
+            return None
+        idle_j = self._idle_j
+        if self._idle_since_ns is not None:
+            idle_j += max(0.0, self._joules_at(now_ns - _SETTLED_NS) - self._idle_since_j)
+        self._idle_told_j = max(self._idle_told_j, idle_j)
+        return EngineEnergy(self._requests_j, self._idle_told_j, self._other_j)
+
+    def _be_idle_since(self, time_ns: int) -> None:
+        self._idle_since_ns, self._idle_since_j = time_ns, self._joules_at(time_ns)
+
+    def _joules_at(self, time_ns: int) -> float:
+        with self._lock:
+            at = bisect_right(self._times_ns, time_ns)
+            near = slice(max(at - 1, 0), at + 1)
+            times_ns, joules = self._times_ns[near], self._joules[near]
+        return float(np.interp(time_ns, times_ns, joules)) if times_ns else 0.0
+
+
+class EnergySampler:
+    """Reads the counters of all engines in a thread of its own, because NVML may block.
+
+    Args:
+        meters: The meters of the engines.
+    """
+
+    def __init__(self, meters: Collection[EnergyMeter]) -> None:
+        self._meters = meters
+        self._is_wanted = threading.Event()
+        self._should_stop = threading.Event()
+        self._finished = threading.Condition()
+        self._read_since_ns = 0
+        self._is_late = False
+
+    def start(self) -> None:
+        """Start reading; nothing without meters."""
+        if self._meters:
+            threading.Thread(target=self._run, name="evenkeel-energy", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop reading; does not wait for it."""
+        self._should_stop.set()
+        self._is_wanted.set()
+
+    def refresh(self) -> None:
+        """Wait until the counters have been read anew; not for long, and only once per reading."""
+        if not self._meters:
+            return
+        now_ns = monotonic_ns()
+        self._is_wanted.set()
+        with self._finished:
+            longest_s = 0.0 if self._is_late else _LONGEST_READING_S
+            self._is_late = not self._finished.wait_for(
+                lambda: self._read_since_ns >= now_ns, longest_s
+            )
+
+    def _run(self) -> None:
+        while not self._should_stop.is_set():
+            self._is_wanted.clear()
+            begin_ns = monotonic_ns()
+            for meter in self._meters:
+                meter.sample(monotonic_ns)
+            with self._finished:
+                self._read_since_ns, self._is_late = begin_ns, False
+                self._finished.notify_all()
+            self._is_wanted.wait(_INTERVAL_S)

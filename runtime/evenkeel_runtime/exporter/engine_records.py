@@ -28,6 +28,7 @@ class EngineRecord:
         left_ns: When the scheduler released it; None until recorded.
         has_lost_steps: Whether records were lost while it was in the engine.
         spent_s: As in `EngineSeconds`, like those that follow.
+        energy_j: None if that of one of its steps is unknown.
     """
 
     number: int
@@ -41,7 +42,7 @@ class EngineRecord:
     spent_s: float = 0.0
     wasted_s: float = 0.0
     saved_by_drafts_s: float = 0.0
-    energy_j: float = 0.0
+    energy_j: float | None = 0.0
 
 
 def charge_requests(
@@ -64,10 +65,10 @@ def charge_requests(
     numbers, place = np.unique(steps.entries["request"], return_inverse=True)
     found = [_charged(known.get(number)) for number in numbers.tolist()]
     shares = share_steps(steps, cost)
-    energy_j = np.zeros(len(place))
+    watts = np.zeros(len(steps))
     if used_j is not None:
-        seconds = np.maximum(steps.end_ns - steps.begin_ns, 1) / 1e9
-        energy_j = shares.spent_s * (used_j / seconds)[steps.rows()]
+        watts = used_j / (np.maximum(steps.end_ns - steps.begin_ns, 1) / 1e9)
+    energy_j = shares.spent_s * watts[steps.rows()]
     columns = (shares.spent_s, shares.wasted_s, shares.saved_s, energy_j)
     sums = [np.bincount(place, column, len(numbers)).tolist() for column in columns]
     shared_s = shared_j = 0.0
@@ -76,7 +77,10 @@ def charge_requests(
             record.spent_s += spent
             record.wasted_s += wasted
             record.saved_by_drafts_s += saved
-            record.energy_j += energy
+            if used_j is None and spent:
+                record.energy_j = None
+            elif record.energy_j is not None:
+                record.energy_j += energy
             shared_s += spent
             shared_j += energy
     return shared_s, shared_j
@@ -88,7 +92,7 @@ def _charged(record: EngineRecord | None) -> EngineRecord | None:
 
 
 def engine_seconds(
-    records: Sequence[EngineRecord], late: Steps | None, cost: StepCost, *, has_energy: bool = False
+    records: Sequence[EngineRecord], late: Steps | None, cost: StepCost
 ) -> EngineSeconds | None:
     """Return what a request cost the engine; None if steps with it are missing or still to come.
 
@@ -98,7 +102,6 @@ def engine_seconds(
         records: The records of its sequences.
         late: The steps that ended after its client left; None if it stayed.
         cost: The step-cost model.
-        has_energy: Whether the energy of its steps is known.
     """
     if any(record.has_lost_steps or record.left_ns is None for record in records):
         return None
@@ -112,10 +115,11 @@ def engine_seconds(
     has_model = cost.error_ratio is not None
     cached = [record.admitted.cached_tokens for record in records if record.admitted is not None]
     saved_s = sum(prefill_seconds(cost, tokens) for tokens in cached)
+    energies = [record.energy_j for record in records if record.energy_j is not None]
     return EngineSeconds(
         spent_s=spent_s,
         wasted_s=min(wasted_s, spent_s),
         saved_by_prefix_s=saved_s if has_model else None,
         saved_by_drafts_s=sum(r.saved_by_drafts_s for r in records) if has_model else None,
-        energy_j=sum(record.energy_j for record in records) if has_energy else None,
+        energy_j=sum(energies) if len(energies) == len(records) else None,
     )

@@ -183,7 +183,7 @@ def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
 
 
 def _joules(meter: EnergyMeter | None) -> dict[str, float]:
-    if meter is None:
+    used = None if meter is None else meter.total(monotonic_ns())
+    if used is None:
         return {}
-    used = meter.total(monotonic_ns())
     return {"requests": used.requests_j, "idle": used.idle_j, "other": used.other_j}

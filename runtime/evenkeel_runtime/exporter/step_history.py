@@ -207,10 +207,7 @@ class StepHistory:
             prefix=prefix,
             aftermath=aftermath,
             engine=engine_seconds(
-                [self._known[number] for number in request.numbers],
-                late,
-                priced.cost,
-                has_energy=self.meter is not None and not self.meter.has_failed,
+                [self._known[number] for number in request.numbers], late, priced.cost
             ),
         )
 
@@ -273,11 +270,11 @@ class StepHistory:
         self._model.observe(steps.features[did_work], seconds[did_work])
         self.totals.add_steps(steps)
         self.runs.add(steps, self.api_id)
-        used_j = None if self.meter is None else self.meter.between(steps.begin_ns, steps.end_ns)
+        used_j = None if self.meter is None else self.meter.of_steps(steps)
         shared_s, shared_j = charge_requests(steps, self.cost, self._known, used_j)
         self.account.add_steps(steps, shared_s, self._end_ns)
         if self.meter is not None:
-            self.meter.add_steps(int(steps.end_ns[-1]), shared_j)
+            self.meter.add_steps(steps, shared_j)
         if self._doubtful:
             self._let_doubtful_leave(steps)
         end_ns = int(steps.end_ns[-1])

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, monotonic_ns
+from time import monotonic
 from typing import TypeVar
 
 import zmq
 
 from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.exporter.energy import EnergyMeter
+from evenkeel_runtime.exporter.energy import EnergyMeter, EnergySampler
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, Ledger, RequestTimes
@@ -114,6 +114,7 @@ class StepReader:
     ) -> None:
         self._address = address
         self._meters = meters or {}
+        self._sampler = EnergySampler(self._meters.values())
         self._max_bytes = max_bytes
         self._max_requests = max_requests
         self._histories: dict[int, StepHistory] = {}
@@ -155,6 +156,7 @@ class StepReader:
         self._thread = threading.Thread(
             target=self._run, args=(context, socket), name="evenkeel-steps", daemon=True
         )
+        self._sampler.start()
         self._thread.start()
 
     def close(self) -> None:
@@ -163,6 +165,7 @@ class StepReader:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self._sampler.stop()
         path = self._address.removeprefix("ipc://")
         if path != self._address:
             Path(path).unlink(missing_ok=True)
@@ -236,7 +239,6 @@ class StepReader:
                 if socket.poll(_POLL_MS):
                     self._should_stop.wait(_GATHER_S)
                     self._receive_all(socket)
-                self._sample(is_due=False)
                 self._answer(is_last=False)
             self._receive_all(socket)
         finally:
@@ -261,16 +263,12 @@ class StepReader:
         for error in errors:
             self._malformed.record(error)
         # What the steps in the batches used must be measured by the time it is shared out.
-        self._sample(is_due=bool(batches))
+        if batches:
+            self._sampler.refresh()
         with self._lock:
             for batch in batches:
                 self._take(batch)
         return len(messages)
-
-    def _sample(self, *, is_due: bool) -> None:
-        for meter in self._meters.values():
-            with self._lock:
-                meter.sample(monotonic_ns(), is_due=is_due)
 
     def _take(self, batch: Batch) -> None:
         try:

@@ -1,11 +1,12 @@
 """Energy of an engine's GPUs: what its counters say is shared out, and nothing else."""
 
 import random
-from collections.abc import Callable
+import threading
+import time
 
 import pytest
 
-from evenkeel_runtime.exporter.energy import EnergyMeter, EngineEnergy
+from evenkeel_runtime.exporter.energy import EnergyMeter, EnergySampler, EngineEnergy
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
@@ -29,11 +30,21 @@ class Gpus:
         return [int(each) for each in self.millijoules]
 
 
+def sample(meter: EnergyMeter, ms: float) -> None:
+    meter.sample(lambda: int(ms * MS))
+
+
+def used(meter: EnergyMeter, ms: float) -> EngineEnergy:
+    found = meter.total(int(ms * MS))
+    assert found is not None
+    return found
+
+
 def run(gpus: Gpus, meter: EnergyMeter, from_ms: float, to_ms: float, watts: float) -> None:
     """Let time pass at a constant power, with readings at both ends."""
-    meter.sample(int(from_ms * MS))
+    sample(meter, from_ms)
     gpus.millijoules[0] += watts * (to_ms - from_ms)
-    meter.sample(int(to_ms * MS))
+    sample(meter, to_ms)
 
 
 def history(meter: EnergyMeter | None) -> StepHistory:
@@ -79,7 +90,7 @@ def test_requests_idle_time_and_the_rest_add_up_to_the_counters_of_all_gpus() ->
     meter = EnergyMeter(gpus.read)
     past = history(meter)
     now, spent_j = 0.0, 0.0
-    meter.sample(0)
+    sample(meter, 0)
     requests = []
     for number in range(200):
         for took_ms, watts, is_step in (
@@ -88,7 +99,7 @@ def test_requests_idle_time_and_the_rest_add_up_to_the_counters_of_all_gpus() ->
         ):
             gpus.millijoules = [each + watts * took_ms for each in gpus.millijoules]
             spent_j += 2 * watts * took_ms / 1e3
-            meter.sample(int((now + took_ms) * MS))
+            sample(meter, now + took_ms)
             if is_step:
                 step = Step(now, now + took_ms, [prefill(number, 20)])
                 ended = left(number, now + took_ms)
@@ -97,12 +108,12 @@ def test_requests_idle_time_and_the_rest_add_up_to_the_counters_of_all_gpus() ->
                     requests.append(charged(past, number).energy_j)
             now += took_ms
     gpus.millijoules = [each + IDLE_W * 10_000 for each in gpus.millijoules]
-    meter.sample(int((now + 10_000) * MS))
+    sample(meter, now + 10_000)
     spent_j += 2 * IDLE_W * 8
-    used = meter.total(int((now + 10_000) * MS))
-    assert total(used) == pytest.approx(spent_j, rel=1e-6)
-    assert used.idle_j == pytest.approx(spent_j - used.requests_j, rel=0.01)
-    assert sum(each for each in requests if each) > 0.3 * used.requests_j
+    found = used(meter, now + 10_000)
+    assert total(found) == pytest.approx(spent_j, rel=1e-6)
+    assert found.idle_j == pytest.approx(spent_j - found.requests_j, rel=0.01)
+    assert sum(each for each in requests if each) > 0.3 * found.requests_j
 
 
 def test_a_short_burst_after_an_idle_hour_has_its_own_power() -> None:
@@ -119,7 +130,7 @@ def test_a_short_burst_after_an_idle_hour_has_its_own_power() -> None:
     step = Step(begin, begin + 20, [prefill(1, 20)])
     past.add(batch(1, [step], arrived(1, begin), left(1, begin + 20)))
     assert charged(past, 1).energy_j == pytest.approx(BUSY_W * 0.020, rel=1e-3)
-    idle_j = meter.total(int((hour + 40) * MS)).idle_j
+    idle_j = used(meter, hour + 40).idle_j
     assert idle_j == pytest.approx(IDLE_W * 3600, rel=0.001)
 
 
@@ -139,7 +150,7 @@ def test_no_kind_of_energy_ever_falls_because_it_would_count_as_restarted() -> N
             batch(number + (number > 90), [Step(now, now + took, [prefill(number, 9)])], *events)
         )
         now += took + chosen.choice((0, 2_500))
-        seen.append(meter.total(int(now * MS)))
+        seen.append(used(meter, now))
     for kind in ("requests_j", "idle_j", "other_j"):
         values = [getattr(each, kind) for each in seen]
         assert values == sorted(values), kind
@@ -148,10 +159,50 @@ def test_no_kind_of_energy_ever_falls_because_it_would_count_as_restarted() -> N
 def test_a_counter_that_begins_anew_after_its_driver_takes_nothing_back() -> None:
     gpus = Gpus()
     meter = EnergyMeter(gpus.read)
+    past = history(meter)
     run(gpus, meter, 0, 100, BUSY_W)
     gpus.millijoules = [0.0]
     run(gpus, meter, 100, 200, BUSY_W)
-    assert float(meter.between(0, 200 * MS)) == pytest.approx(80)
+    past.add(batch(0, [Step(0, 200, [prefill(0, 20)])], arrived(0, 0), left(0, 200)))
+    assert charged(past, 0).energy_j == pytest.approx(80)
+
+
+@pytest.mark.parametrize("busy_s", [10, 2_000])
+def test_hours_of_another_power_before_do_not_change_what_an_idle_engine_used(
+    busy_s: int,
+) -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    run(gpus, meter, 0, 600_000, IDLE_W)
+    begin = now = 600_000
+    for number in range(busy_s):
+        run(gpus, meter, now, now + 1_000, BUSY_W)
+        events = [] if number else [arrived(0, now)]
+        past.add(batch(number, [Step(now, now + 1_000, [prefill(0, 9)])], *events))
+        now += 1_000
+    past.add(batch(busy_s, [], left(0, now)))
+    for _ in range(20_000):
+        run(gpus, meter, now, now + 1_000, IDLE_W)
+        now += 1_000
+        used(meter, now)
+    past.add(batch(busy_s + 1, [], arrived(1, now)))
+    found = used(meter, now)
+    assert found.requests_j == pytest.approx(BUSY_W * (now - begin) / 1e3 - 20_000 * BUSY_W)
+    assert found.idle_j == pytest.approx(IDLE_W * 20_000)
+    assert found.other_j == pytest.approx(0, abs=1e-3)
+
+
+def test_a_step_that_is_recorded_late_is_not_counted_twice() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    past.add(batch(0, [], arrived(0, 0)))
+    for ms in range(0, 30_000, 500):
+        run(gpus, meter, ms, ms + 500, BUSY_W)
+        used(meter, ms + 500)
+    past.add(batch(1, [Step(0, 30_000, [prefill(0, 20)])], left(0, 30_000)))
+    assert total(used(meter, 30_000)) == pytest.approx(BUSY_W * 30)
 
 
 def test_energy_that_cannot_be_read_is_unknown_and_said_once(
@@ -163,12 +214,38 @@ def test_energy_that_cannot_be_read_is_unknown_and_said_once(
     run(gpus, meter, 0, 10, BUSY_W)
     past.add(batch(0, [Step(0, 10, [prefill(0, 20)])], arrived(0, 0)))
     gpus.has_failed = True
-    for ms in (20, 30):
-        meter.sample(ms * MS)
+    run(gpus, meter, 20, 30, BUSY_W)
     past.add(batch(1, [Step(10, 30, [decode(0)])], left(0, 30)))
     assert charged(past, 0).energy_j is None
     assert charged(past, 0).spent_s == pytest.approx(0.03)
     assert caplog.text.count("GPU is lost") == 1
+
+
+def test_after_a_reading_that_failed_energy_is_known_again_and_adds_up() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    run(gpus, meter, 0, 10, BUSY_W)
+    gpus.has_failed = True
+    run(gpus, meter, 10, 30, BUSY_W)
+    past.add(batch(0, [Step(10, 30, [prefill(0, 20)])], arrived(0, 0)))
+    gpus.has_failed = False
+    run(gpus, meter, 30, 50, BUSY_W)
+    past.add(batch(1, [Step(30, 50, [decode(0), decode(1)])], arrived(1, 30), left(0, 50)))
+    past.add(batch(2, [], left(1, 50)))
+    assert charged(past, 0).energy_j is None
+    assert charged(past, 1).energy_j == pytest.approx(BUSY_W * 0.010)
+    assert total(used(meter, 50)) == pytest.approx(BUSY_W * 0.050)
+
+
+def test_steps_from_before_the_first_reading_are_not_free() -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    assert meter.total(0) is None
+    run(gpus, meter, 10, 20, BUSY_W)
+    past.add(batch(0, [Step(0, 20, [prefill(0, 20)])], arrived(0, 0), left(0, 20)))
+    assert charged(past, 0).energy_j is None
 
 
 def test_without_a_meter_energy_is_unknown() -> None:
@@ -177,18 +254,53 @@ def test_without_a_meter_energy_is_unknown() -> None:
     assert charged(past, 0).energy_j is None
 
 
-def test_between_batches_counters_are_read_at_most_every_50_ms() -> None:
-    num_read = 0
+def test_counters_are_read_all_the_time_and_whenever_records_arrive() -> None:
+    times = []
 
-    def counted(read: Callable[[], list[int]]) -> Callable[[], list[int]]:
-        def wrapped() -> list[int]:
-            nonlocal num_read
-            num_read += 1
-            return read()
+    def read() -> list[int]:
+        times.append(time.monotonic_ns())
+        return [0]
 
-        return wrapped
+    sampler = EnergySampler([EnergyMeter(read)])
+    sampler.start()
+    try:
+        asked_ns = time.monotonic_ns()
+        sampler.refresh()
+        assert times[-1] >= asked_ns
+        deadline = time.monotonic() + 10
+        while len(times) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        sampler.stop()
 
-    meter = EnergyMeter(counted(Gpus().read))
-    for ms in range(0, 1_000, 10):
-        meter.sample(ms * MS, is_due=False)
-    assert num_read == 20
+
+def test_a_driver_that_hangs_delays_records_once() -> None:
+    hangs, released, times = threading.Event(), threading.Event(), [0]
+
+    def read() -> list[int]:
+        if hangs.is_set():
+            released.wait(60)
+        times.append(time.monotonic_ns())
+        return [0]
+
+    sampler = EnergySampler([EnergyMeter(read)])
+    sampler.start()
+    try:
+        sampler.refresh()
+        hangs.set()
+        begin_s = time.monotonic()
+        for _ in range(50):
+            sampler.refresh()
+        assert 1 < time.monotonic() - begin_s < 4
+        hangs.clear()
+        released.set()
+        asked_ns = time.monotonic_ns()
+        while times[-1] < asked_ns:
+            assert time.monotonic() < begin_s + 30
+            time.sleep(0.01)
+            asked_ns = time.monotonic_ns()
+            sampler.refresh()
+    finally:
+        released.set()
+        sampler.stop()
