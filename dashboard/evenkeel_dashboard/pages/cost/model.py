@@ -297,12 +297,12 @@ def by_kind(times: Sequence[EngineTime]) -> list[EngineTime]:
     for kind in order:
         parts = [each for each in times if each.kind == kind]
         # What sums of fractions leave is nothing.
-        if sum(each.spent_s for each in parts) >= _LEAST_S:
+        spent_s = sum(each.spent_s for each in parts)
+        measured = [each.energy_j for each in parts if each.energy_j is not None]
+        energy_j = sum(measured) if measured else None
+        if spent_s >= _LEAST_S or energy_j:
             costs = [each.cost for each in parts]
             known = None if None in costs else sum(cost for cost in costs if cost is not None)
-            spent_s = sum(each.spent_s for each in parts)
-            measured = [each.energy_j for each in parts if each.energy_j is not None]
-            energy_j = sum(measured) if measured else None
             found.append(
                 replace(parts[0], model="", spent_s=spent_s, energy_j=energy_j, cost=known)
             )
