@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -11,7 +12,8 @@ logger = logging.getLogger(__name__)
 def open_counters(gpus: Sequence[int]) -> Callable[[], list[int]] | None:
     """Return a function that reads each GPU's energy counter in mJ; None if they cannot be read.
 
-    NVML counts since the driver was loaded, for whole GPUs of the Volta generation or newer
+    NVML counts since the driver was loaded, for whole GPUs of the Volta generation or newer: a GPU
+    that is divided by MIG has others' energy in it, too
     (https://docs.nvidia.com/deploy/nvml-api/, `nvmlDeviceGetTotalEnergyConsumption`).
 
     Args:
@@ -25,6 +27,10 @@ def open_counters(gpus: Sequence[int]) -> Callable[[], list[int]] | None:
     try:
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in gpus]
+        for gpu, handle in zip(gpus, handles, strict=True):
+            if _is_divided(handle):
+                logger.warning("energy is not recorded: GPU %d is divided by MIG", gpu)
+                return None
 
         def read() -> list[int]:
             return [int(pynvml.nvmlDeviceGetTotalEnergyConsumption(each)) for each in handles]
@@ -34,3 +40,13 @@ def open_counters(gpus: Sequence[int]) -> Callable[[], list[int]] | None:
         logger.warning("energy is not recorded: NVML: %s", error)
         return None
     return read
+
+
+def _is_divided(handle: Any) -> bool:
+    import pynvml
+
+    try:
+        mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError:
+        return False  # GPUs before Ampere cannot be divided.
+    return bool(mode == pynvml.NVML_DEVICE_MIG_ENABLE)
