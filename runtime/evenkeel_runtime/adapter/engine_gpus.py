@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import Any
+
+from evenkeel.settings import read_environment
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ def find_gpus(engine: Any) -> dict[int, tuple[int, ...]]:
         visible = current_platform.device_control_env_var
         if parallel.use_ray or parallel.data_parallel_backend == "ray":
             return {}
-        if parallel.nnodes_within_dp > 1 or "MIG-" in os.environ.get(visible, ""):
+        if parallel.nnodes_within_dp > 1 or "MIG-" in (read_environment(visible) or ""):
             return {}
         first = parallel.data_parallel_rank_local or 0
         return {
