@@ -68,7 +68,11 @@ def _words(file: PriceFile, price: ModelPrice | EnginePrice) -> str:
     currency = price.currency or file.currency
     if isinstance(price, EnginePrice):
         unit = "engine-hour" if price.engine_hour is not None else "GPU-hour"
-        what = f"{price.hour:g} {currency} per {unit}, energy included"
+        what = f"{price.hour:g} {currency} per {unit}"
+        if price.measured_kwh is not None:
+            what += f", {price.measured_kwh:g} per measured kWh"
+        elif price.watts is not None:
+            what += ", energy included"
     else:
         kinds = ("input", "cached_input", "cache_write", "output", "reasoning")
         amounts = [(kind.replace("_", " "), getattr(price, kind)) for kind in kinds]
