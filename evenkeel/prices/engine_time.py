@@ -48,7 +48,7 @@ class EngineTime:
 
 def engine_times(rows: Sequence[Mapping[str, Any]], prices: PriceFile) -> list[EngineTime]:
     """Return the rows of the query `engine_seconds` with what they cost at their period's begin."""
-    measured = {(row["period"], row["model"]) for row in rows if float(row["energy_j"])}
+    measured = _measured(rows)
     found = []
     for row in rows:
         period = row["period"].replace(tzinfo=dt.UTC)
@@ -110,12 +110,13 @@ def cost_of_seconds(
 def watts_of_work(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what power work takes more than an idle engine, in W, by the engines' model.
 
-    Only for engines that were busy and idle in the range, and whose energy is known.
+    Only for engines that were busy and idle in the hours in which their energy is known.
 
     Args:
         rows: Rows of the query `engine_seconds`.
     """
-    found = {}
+    found, measured = {}, _measured(rows)
+    rows = [row for row in rows if (row["period"], row["model"]) in measured]
     for model in {row["model"] for row in rows}:
         power = []
         for kind in (CHARGED, IDLE):
@@ -125,6 +126,11 @@ def watts_of_work(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         if all(power):
             found[model] = max(power[0] - power[1], 0.0)
     return found
+
+
+def _measured(rows: Sequence[Mapping[str, Any]]) -> set[tuple[dt.datetime, str]]:
+    """Return the periods and models of which energy is known."""
+    return {(row["period"], row["model"]) for row in rows if float(row["energy_j"])}
 
 
 def _price_of(prices: PriceFile, model: str, at: dt.datetime) -> EnginePrice | None:

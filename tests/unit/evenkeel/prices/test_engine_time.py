@@ -47,5 +47,7 @@ def test_energy_of_hours_is_added_up_by_day() -> None:
 def test_work_takes_the_power_above_that_of_an_idle_engine() -> None:
     rows = [row("requests", 10, 4e3), row("idle", 20, 1.2e3), row("requests", 10, 5e3, hour=1)]
     assert watts_of_work(rows) == {"m": pytest.approx(450 - 60)}
+    before = [row("requests", 900, hour=2), row("idle", 900, hour=2)]
+    assert watts_of_work([*rows, *before]) == {"m": pytest.approx(450 - 60)}, "not measured then"
     assert watts_of_work([row("requests", 10, 4e3)]) == {}
     assert watts_of_work([row("requests", 10), row("idle", 5)]) == {}

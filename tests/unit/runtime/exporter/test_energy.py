@@ -1,15 +1,20 @@
 """Energy of an engine's GPUs: what its counters say is shared out, and nothing else."""
 
+import datetime as dt
 import random
 import threading
 import time
 
 import pytest
 
+from evenkeel.prices.cost import Usage, request_cost
+from evenkeel.prices.engine_time import CHARGED, ENGINE_KINDS, engine_times
+from evenkeel.prices.price_file import EnginePrice, PriceFile
 from evenkeel_runtime.exporter.energy import EnergyMeter, EnergySampler, EngineEnergy
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
+from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Arrived, Left
 from tests.unit.runtime.wire.step_builder import MS, Step, batch, decode, prefill
 
@@ -114,6 +119,69 @@ def test_requests_idle_time_and_the_rest_add_up_to_the_counters_of_all_gpus() ->
     assert total(found) == pytest.approx(spent_j, rel=1e-6)
     assert found.idle_j == pytest.approx(spent_j - found.requests_j, rel=0.01)
     assert sum(each for each in requests if each) > 0.3 * found.requests_j
+
+
+def test_requests_and_the_engine_add_up_to_the_bill_of_time_and_energy() -> None:
+    price = EnginePrice(
+        name="own", engine_hour=2.5, kwh=900.0, source="lease", read=dt.date(2026, 11, 20)
+    )
+    file = PriceFile(engine=(price,))
+    chosen = random.Random(5)
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    requests, now, sequence, spent_j = [], 0.0, 0, 0.0
+
+    def go(took_ms: float, watts: float) -> None:
+        nonlocal now, spent_j
+        run(gpus, meter, now, now + took_ms, watts)
+        now, spent_j = now + took_ms, spent_j + watts * took_ms / 1e3
+
+    for number in range(300):
+        begin, is_replay = now, number % 10 == 3
+        event = Arrived(
+            number, int(now * MS), 20, f"r{number}-deadbeef", NO_TENANT if is_replay else "a"
+        )
+        go(chosen.uniform(0, 3), IDLE_W)
+        first = now
+        go(chosen.uniform(5, 60), BUSY_W)
+        between = now
+        go(chosen.choice((0, 4)), IDLE_W)
+        step = Step(first, between, [prefill(number, 20), decode(9_999)])
+        past.add(batch(sequence, [step], event))
+        then = now
+        go(chosen.uniform(5, 60), BUSY_W)
+        past.add(batch(sequence + 1, [Step(then, now, [decode(number)])], left(number, now)))
+        sequence += 2
+        if not is_replay:
+            times = RequestTimes(int(begin * MS), int(now * MS))
+            found = past.find_request(f"r{number}", times, 1)
+            assert found is not None
+            requests.append(past.charge(times, found, 0).engine)
+        go(chosen.choice((0, 0, 2_500)), IDLE_W)
+    past.add(batch(sequence, [], arrived(300, now)))
+    used_j, spent = used(meter, now), past.account.read(int(now * MS))
+    rows = [
+        {
+            "period": dt.datetime(2026, 11, 24),  # noqa: DTZ001, as the store's client returns it
+            "kind": kind,
+            "model": "own",
+            "spent_s": getattr(spent, f"{kind}_s"),
+            "energy_j": getattr(used_j, f"{kind}_j", 0.0),
+        }
+        for kind in ENGINE_KINDS
+    ]
+    at = dt.datetime(2026, 11, 24, tzinfo=dt.UTC)
+    costs = [
+        request_cost(file, Usage("own", engine_s=each.spent_s, energy_j=each.energy_j), at)
+        for each in requests
+        if each is not None
+    ]
+    costs += [each.cost for each in engine_times(rows, file) if each.kind != CHARGED]
+    bill = now / 3.6e6 * 2.5 + spent_j / 3.6e6 * 900.0
+    assert len(costs) == 270 + 4
+    assert sum(each for each in costs if each is not None) == pytest.approx(bill, rel=1e-6)
+    assert None not in costs
 
 
 def test_a_short_burst_after_an_idle_hour_has_its_own_power() -> None:
