@@ -97,13 +97,15 @@ def cost_of_seconds(
         seconds_of: Seconds by the engines' model.
         prices: The prices in force.
         at: The moment whose prices apply.
-        watts_of: Power that a second of work takes more than an idle one, by the engines' model.
+        watts_of: Power that a second of work takes more than an idle one, by the engines' model;
+            that of engines which do not name it counts for those of the only price.
     """
-    costs = []
+    costs, only = [], _price_of(prices, "", at)
     for model, seconds in seconds_of.items():
-        watts = watts_of.get(model)
+        price = _price_of(prices, model, at)
+        watts = watts_of.get(model, watts_of.get("") if price == only else None)
         energy_j = None if watts is None else seconds * watts
-        costs.append(_cost(prices, _price_of(prices, model, at), seconds, energy_j))
+        costs.append(_cost(prices, price, seconds, energy_j))
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 

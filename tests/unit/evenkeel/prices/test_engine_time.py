@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.prices.engine_time import engine_times, in_periods, watts_of_work
+from evenkeel.prices.engine_time import cost_of_seconds, engine_times, in_periods, watts_of_work
 from evenkeel.prices.price_file import EnginePrice, PriceFile
 
 NOON = dt.datetime(2026, 11, 24, 12)  # noqa: DTZ001, as the store's client returns it
@@ -51,3 +51,13 @@ def test_work_takes_the_power_above_that_of_an_idle_engine() -> None:
     assert watts_of_work([*rows, *before]) == {"m": pytest.approx(450 - 60)}, "not measured then"
     assert watts_of_work([row("requests", 10, 4e3)]) == {}
     assert watts_of_work([row("requests", 10), row("idle", 5)]) == {}
+
+
+def test_engines_that_do_not_name_their_model_have_the_power_of_the_only_price() -> None:
+    """As our own `/metrics` does not."""
+    at, watts_of = NOON.replace(tzinfo=dt.UTC), {"": 1e6}
+    assert cost_of_seconds({"m": 2.0}, METERED, at, watts_of) == pytest.approx(2 + 2)
+    other = EnginePrice(name="other", engine_hour=3600, kwh=3.6, **READ)
+    two = PriceFile(engine=(*METERED.engine, other))
+    assert cost_of_seconds({"m": 2.0}, two, at, watts_of) is None
+    assert cost_of_seconds({"m": 2.0}, two, at, {"m": 2e6}) == pytest.approx(2 + 4)
