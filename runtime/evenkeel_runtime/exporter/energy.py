@@ -35,12 +35,12 @@ class EngineEnergy:
     Attributes:
         requests_j: In steps, shared out among their requests.
         idle_j: While no request was in the engine.
-        other_j: The rest: steps of no known request, and the time between steps.
+        between_j: The rest: time between steps, and steps of no known request.
     """
 
     requests_j: float = 0.0
     idle_j: float = 0.0
-    other_j: float = 0.0
+    between_j: float = 0.0
 
 
 class EnergyMeter:
@@ -70,7 +70,7 @@ class EnergyMeter:
         self._idle_j = 0.0
         self._idle_told_j = 0.0
         self._requests_j = 0.0
-        self._other_j = 0.0
+        self._between_j = 0.0
 
     def sample(self, clock_ns: Callable[[], int]) -> None:
         """Read the counters; what is used until a later reading is unknown if that fails."""
@@ -129,10 +129,10 @@ class EnergyMeter:
             self._be_idle_since(end_ns)
         known_j = self._begin_j + self._requests_j + self._idle_j
         until_j = self._joules_at(end_ns) if self._idle_since_ns is None else self._idle_since_j
-        self._other_j = max(self._other_j, until_j - known_j)
+        self._between_j = max(self._between_j, until_j - known_j)
 
     def lose_records(self) -> None:
-        """Count the energy until the next step as other: requests may have come and gone."""
+        """Count the energy until the next step as between steps: requests may have come and gone."""
         if self._idle_since_ns is not None:
             self._idle_j = max(self._idle_j, self._idle_told_j)
             self._idle_since_ns = None
@@ -150,7 +150,7 @@ class EnergyMeter:
         if self._idle_since_ns is not None:
             idle_j += max(0.0, self._joules_at(now_ns - _SETTLED_NS) - self._idle_since_j)
         self._idle_told_j = max(self._idle_told_j, idle_j)
-        return EngineEnergy(self._requests_j, self._idle_told_j, self._other_j)
+        return EngineEnergy(self._requests_j, self._idle_told_j, self._between_j)
 
     def _be_idle_since(self, time_ns: int) -> None:
         self._idle_since_ns, self._idle_since_j = time_ns, self._joules_at(time_ns)

@@ -186,4 +186,4 @@ def _joules(meter: EnergyMeter | None) -> dict[str, float]:
     used = None if meter is None else meter.total(monotonic_ns())
     if used is None:
         return {}
-    return {"requests": used.requests_j, "idle": used.idle_j, "other": used.other_j}
+    return {"requests": used.requests_j, "idle": used.idle_j, "between": used.between_j}

@@ -152,7 +152,7 @@ def test_the_manifest_tells_a_changed_prompt(outcome: Outcome) -> None:
     assert manifest["sides"]["candidate"]["system"] == "Be brief."
 
 
-def test_the_manifest_tells_another_judge_or_more_repeats(outcome: Outcome) -> None:
+def test_the_manifest_tells_anbetween_judge_or_more_repeats(outcome: Outcome) -> None:
     asked = {"judge": "sha256:01", "repeats": 3, "warmup": 4, "prices": None, "seed": 9}
     configuration = to_manifest(replace(outcome, identity=asked))["configuration"]
     assert {name: configuration[name] for name in asked} == asked | {"seed": outcome.seed}

@@ -73,7 +73,7 @@ def charged(past: StepHistory, number: int) -> EngineSeconds:
 
 
 def total(kinds: EngineEnergy) -> float:
-    return kinds.requests_j + kinds.idle_j + kinds.other_j
+    return kinds.requests_j + kinds.idle_j + kinds.between_j
 
 
 def test_a_request_is_charged_with_its_share_of_the_energy_of_its_steps() -> None:
@@ -219,7 +219,7 @@ def test_no_kind_of_energy_ever_falls_because_it_would_count_as_restarted() -> N
         )
         now += took + chosen.choice((0, 2_500))
         seen.append(used(meter, now))
-    for kind in ("requests_j", "idle_j", "other_j"):
+    for kind in ("requests_j", "idle_j", "between_j"):
         values = [getattr(each, kind) for each in seen]
         assert values == sorted(values), kind
 
@@ -258,7 +258,7 @@ def test_hours_of_another_power_before_do_not_change_what_an_idle_engine_used(
     found = used(meter, now)
     assert found.requests_j == pytest.approx(BUSY_W * (now - begin) / 1e3 - 20_000 * BUSY_W)
     assert found.idle_j == pytest.approx(IDLE_W * 20_000)
-    assert found.other_j == pytest.approx(0, abs=1e-3)
+    assert found.between_j == pytest.approx(0, abs=1e-3)
 
 
 def test_a_step_that_is_recorded_late_is_not_counted_twice() -> None:
