@@ -132,7 +132,7 @@ class EnergyMeter:
         self._between_j = max(self._between_j, until_j - known_j)
 
     def lose_records(self) -> None:
-        """Count the energy until the next step as between steps: requests may have come and gone."""
+        """Count the energy until the next step as `between`: requests may have come and gone."""
         if self._idle_since_ns is not None:
             self._idle_j = max(self._idle_j, self._idle_told_j)
             self._idle_since_ns = None
