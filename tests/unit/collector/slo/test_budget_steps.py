@@ -81,15 +81,15 @@ def test_a_step_holds_from_its_share_on(
     assert budget_labels(slo, verdict(bad)) == labels
     assert [c.labels["budget_spent"] for c in found] == ["50 %", "90 %", "100 %"]
     assert "prompt promotion is frozen" in found[2].describe()["description"]
-    assert found[0].describe()["summary"] == "chat: 50 % of the error budget is spent"
+    assert found[0].describe()["summary"] == "chat: 50% of the error budget is spent"
 
 
 def test_an_alert_names_the_period_of_its_budget(slo: Slo) -> None:
     monthly = replace(slo, calendar=Calendar(CalendarUnit.MONTH, ZoneInfo("Europe/Berlin")))
     texts = [next(budget_conditions(each, verdict(50))).describe() for each in (slo, monthly)]
     assert [text["description"] for text in texts] == [
-        "Of the budget of the last 30d, 50 % or more is spent.",
-        "Of the budget of this month, 50 % or more is spent.",
+        "Of the budget of the last 30d, 50% or more is spent.",
+        "Of the budget of this month, 50% or more is spent.",
     ]
 
 
