@@ -196,7 +196,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     [
         ("cache", {*CachePolicy.model_fields, *RoutePolicy.model_fields}),
         ("compression", set(CompressionPolicy.model_fields)),
-        ("control", {*ControlConfig.__struct_fields__, *SloClass.__struct_fields__}),
+        ("control", {*ControlConfig.model_fields, *SloClass.model_fields}),
     ],
 )
 def test_every_key_of_a_file_is_explained(page: str, keys: set[str]) -> None:
