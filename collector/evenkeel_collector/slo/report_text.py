@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from evenkeel.durations import format_duration
+from evenkeel.html_templates import html_templates
 from evenkeel.times import minute_text, rfc3339
 from evenkeel_collector.slo.percent import exact_percent, percent
 from evenkeel_collector.slo.report import SloReport, SloResult
@@ -80,15 +79,8 @@ def report_markdown(report: SloReport) -> str:
 
 def report_html(report: SloReport) -> str:
     """Return the report as one self-contained HTML page."""
-    # Names and comments come from users, so everything is escaped.
-    environment = Environment(
-        loader=PackageLoader("evenkeel_collector.slo", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    template = html_templates("evenkeel_collector.slo").get_template("report.html.j2")
+    return template.render(
         title=f"SLO report, {_span(report)}",
         note=_NOTE,
         summary=(_SUMMARY, _summary(report)),
