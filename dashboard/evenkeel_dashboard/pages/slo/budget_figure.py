@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from evenkeel.slo.model import Slo
+from evenkeel.times import MINUTE_NS
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.charts import Line, Scale, lines
 from evenkeel_dashboard.draw.svg_chart import round_ticks
@@ -17,7 +18,7 @@ from evenkeel_dashboard.frame.page import colours
 from evenkeel_dashboard.frame.selection import step_s
 from evenkeel_dashboard.frame.series import naive_utc
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.pages.slo.data import MINUTE_NS, read_buckets
+from evenkeel_dashboard.pages.slo.data import read_buckets
 from evenkeel_dashboard.pages.slo.markup import calendar_grid
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
