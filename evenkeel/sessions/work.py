@@ -9,9 +9,6 @@ from typing import Any
 
 from evenkeel.times import unix_ns
 
-# A session is over after this much time without a request or a call, also in the view `sessions`.
-OPEN_S = 1800
-
 
 class Kind(StrEnum):
     """What a piece of work is; an agent's time is that of its requests and tools."""

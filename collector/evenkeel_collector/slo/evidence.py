@@ -103,17 +103,6 @@ def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
     return found
 
 
-def read_evidence(
-    slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
-) -> dict[str, str]:
-    """Return facts about the bad requests of a window, by key.
-
-    Raises:
-        StoreError: If the store is unavailable or rejects a query.
-    """
-    return {n: text for n, text in _facts(slo, from_ns, to_ns, store, dashboard_url) if text}
-
-
 def _facts(
     slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
 ) -> Iterator[tuple[str, str | None]]:

@@ -145,11 +145,6 @@ class ControlConfig(_Table):
             raise ValueError(f"{name!r} is not a class; known: {', '.join(known)}")
         return name or (_USUAL_CLASS if _USUAL_CLASS in known else next(iter(known), ""))
 
-    @property
-    def ranking(self) -> tuple[str, ...]:
-        """Names of the classes, the highest first."""
-        return _ranking(self.classes)
-
     def longer_s(self, limit_s: float, num_tokens: float) -> float:
         """Return how much later a prompt with this many tokens to compute is due."""
         factor = max(1.0, num_tokens / self.long_prompt_tokens)

@@ -16,11 +16,11 @@ from tests.fixtures.control_files import control_of
 def test_an_empty_file_has_the_usual_classes() -> None:
     config = control_of("")
     assert config == ControlConfig()
-    assert config.ranking == ("code", "interactive", "chat", "batch")
+    assert config.default_class == "chat"
     assert config.mode is ControlMode.ACT
 
 
-def test_classes_are_ranked_by_their_limit() -> None:
+def test_a_class_has_its_own_limits() -> None:
     text = """
         default_class = "slow"
         [classes.slow]
@@ -30,7 +30,6 @@ def test_classes_are_ranked_by_their_limit() -> None:
         queue_deadline_s = 1
     """
     config = control_of(text)
-    assert config.ranking == ("fast", "slow")
     assert config.classes["fast"].longest_wait_s == 1
     assert config.classes["slow"].longest_wait_s == 100
 
