@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 HEADERS = ("x-session-id", "x-claude-code-session-id", "session-id", "x-session-affinity")
 NAMINGS = ("header", "trace", "chain")

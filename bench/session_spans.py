@@ -21,10 +21,10 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.session_replay import Session
-from evenkeel.sessions.work import Kind, Work
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
+from evenkeel_dashboard.sessions.work import Kind, Work
 from tests.fixtures.otlp_payload import key_values
 
 CASES = ("attribute", "trace", "served")

@@ -42,12 +42,12 @@ from bench.demo_load import save
 from bench.ingest import BodySeries, build_body, make_unique, run
 from bench.session_replay import HEADERS, Session, generate_all, read_sessions
 from bench.session_spans import case_of, read_back, send
-from evenkeel.sessions.evictions import During, find_evictions
-from evenkeel.sessions.ledger import account
-from evenkeel.sessions.work import Kind
 from evenkeel.times import to_datetime
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment, open_embedded
+from evenkeel_dashboard.sessions.evictions import During, find_evictions
+from evenkeel_dashboard.sessions.ledger import account
+from evenkeel_dashboard.sessions.work import Kind
 from evenkeel_runtime.exporter.session_finder import SessionFinder
 from evenkeel_runtime.request.conversation import digest
 from evenkeel_runtime.request.headers import read_headers

@@ -34,7 +34,6 @@ ROOMS: dict[str, dict[str, list[str]]] = {
         "prices": [""],
         "privacy": [""],
         "prompts": [""],
-        "sessions": [""],
         "slo": [""],
         "slo.file": ["", "slo"],
         "slo.formats": ["", "slo", "slo.file"],
@@ -135,8 +134,9 @@ ROOMS: dict[str, dict[str, list[str]]] = {
         "pages.health": ["draw", "frame"],
         "pages.latency": ["draw", "frame"],
         "pages.request": ["draw", "frame"],
-        "pages.sessions": ["draw", "frame"],
+        "pages.sessions": ["draw", "frame", "sessions"],
         "pages.slo": ["draw", "frame"],
+        "sessions": [],
     },
     "evenkeel_evals": {
         "": [],

@@ -10,12 +10,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from bench.session_replay import generate_all
 from bench.session_spans import read_back, send
-from evenkeel.sessions.ledger import account
-from evenkeel.sessions.work import works_of
 from evenkeel.store import read_query
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
+from evenkeel_dashboard.sessions.ledger import account
+from evenkeel_dashboard.sessions.work import works_of
 from tests.fixtures.otlp_payload import key_values
 from tests.queries import query
 

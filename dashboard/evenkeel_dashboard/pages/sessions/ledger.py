@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evenkeel.sessions.ledger import (
+from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.sessions.ledger import (
     CLIENT,
     DECODE,
     OTHER,
@@ -14,7 +15,6 @@ from evenkeel.sessions.ledger import (
     RECOMPUTE,
     TOOL_PREFIX,
 )
-from evenkeel_dashboard.draw.appearance import Palette
 
 TOOLS = "tool"
 # Each cause of a session's time, in the order of the bar.

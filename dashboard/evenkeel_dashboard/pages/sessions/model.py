@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel.sessions.work import Kind
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, page_link, phase_bar
@@ -18,6 +17,7 @@ from evenkeel_dashboard.pages.sessions.ledger import (
     read_session_ledger,
 )
 from evenkeel_dashboard.pages.sessions.timeline import Step, phase_seconds
+from evenkeel_dashboard.sessions.work import Kind
 
 Row = Mapping[str, Any]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.sessions.evictions import Eviction, find_evictions
-from evenkeel.sessions.ledger import SessionLedger, account, phases
-from evenkeel.sessions.work import Kind, Work, works_of
+from evenkeel_dashboard.sessions.evictions import Eviction, find_evictions
+from evenkeel_dashboard.sessions.ledger import SessionLedger, account, phases
+from evenkeel_dashboard.sessions.work import Kind, Work, works_of
 
 Row = Mapping[str, Any]
 

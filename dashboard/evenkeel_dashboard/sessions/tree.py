@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 # Deeper calls count as their caller's own work.
 MAX_DEPTH = 32

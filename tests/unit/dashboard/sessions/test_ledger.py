@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel.sessions.evictions import During, find_evictions
-from evenkeel.sessions.ledger import SessionLedger, account, phases
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.evictions import During, find_evictions
+from evenkeel_dashboard.sessions.ledger import SessionLedger, account, phases
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 S = 1_000_000_000
 

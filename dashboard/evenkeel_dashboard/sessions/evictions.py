@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 
-from evenkeel.sessions.tree import WorkNode
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.tree import WorkNode
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 # Blocks that a prompt may lack although all of its prefix is cached: its last one or two.
 MAX_UNCACHED_TOKENS = 256

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evenkeel.sessions.tree import MAX_DEPTH, WorkNode, grow
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.tree import MAX_DEPTH, WorkNode, grow
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 QUEUE, PREFILL, RECOMPUTE, DECODE, OTHER = (
     "model.queue", "model.prefill", "model.recompute", "model.decode", "model.other",

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel.sessions.ledger import account
-from evenkeel.sessions.tree import grow
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.ledger import account
+from evenkeel_dashboard.sessions.tree import grow
+from evenkeel_dashboard.sessions.work import Kind, Work
 
 MS = 1_000_000
 
