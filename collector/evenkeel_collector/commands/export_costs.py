@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.outside_text import for_spreadsheet
-from evenkeel.prices.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
 from evenkeel.time_arguments import check_order, minute_argument
 from evenkeel.times import rfc3339
+from evenkeel_collector.commands.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
 from evenkeel_collector.commands.slo_arguments import add_store_url
 
 if TYPE_CHECKING:
-    from evenkeel.prices.charges import Charge
+    from evenkeel_collector.commands.charges import Charge
 
 _HERE = Path(__file__).parent
 FORMATS = ("csv", "parquet", "focus")

@@ -6,8 +6,8 @@ from typing import Any
 
 from evenkeel.durations import format_duration
 from evenkeel.slo.backtest import AlertSpan, BacktestResult
-from evenkeel.slo.backtest_score import BacktestScore, Detection
 from evenkeel.times import minute_text
+from evenkeel_collector.slo.backtest_score import BacktestScore, Detection
 from evenkeel_collector.slo.percent import percent
 
 

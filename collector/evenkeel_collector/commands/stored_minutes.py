@@ -14,10 +14,10 @@ from evenkeel_collector.commands.slo_arguments import add_store_url
 from evenkeel_collector.commands.slo_correct import book_path, read_corrections
 
 if TYPE_CHECKING:
-    from evenkeel.slo.backtest_score import Incident
     from evenkeel.slo.burn_rates import Counts
     from evenkeel.slo.model import Slo
     from evenkeel.slo.query import Span
+    from evenkeel_collector.slo.backtest_score import Incident
     from evenkeel_collector.slo.corrections import Correction
     from evenkeel_collector.slo.history import RowReader
 
@@ -111,7 +111,7 @@ def minutes_of(
         ConfigurationError: If its slices are not of a minute.
         StoreError: If the store does not answer.
     """
-    from evenkeel.slo.backtest_score import Incident
+    from evenkeel_collector.slo.backtest_score import Incident
     from evenkeel_collector.slo.corrections import CorrectionReason, corrections_of
     from evenkeel_collector.slo.history import count_buckets
     from evenkeel_collector.slo.report import money_for

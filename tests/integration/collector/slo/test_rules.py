@@ -7,10 +7,10 @@ import pytest
 
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import CACHE_MEASURES, MEASURES
-from evenkeel.slo.templates import find_template
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.templates import find_template
 from tests.fixtures.slo_requests import NOW, S, counting_evaluator, insert, slo_text
 from tests.queries import query
 

@@ -6,10 +6,10 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.openslo import dump_documents, slo_document
 from evenkeel.slo.model import Metric
 from evenkeel.slo.query import slo_parts
 from evenkeel_collector.commands.slo_text import check_text
+from evenkeel_collector.slo.formats.openslo import dump_documents, slo_document
 
 GOOD = """\
 apiVersion: openslo/v1

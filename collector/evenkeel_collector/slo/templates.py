@@ -22,7 +22,7 @@ class Template:
 
 def read_templates() -> dict[str, Template]:
     """Return the templates by name, in the order of the file."""
-    text = (files("evenkeel.slo") / "templates.yaml").read_text(encoding="utf-8")
+    text = (files("evenkeel_collector.slo") / "templates.yaml").read_text(encoding="utf-8")
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from evenkeel.slo.burn_rates import Severity, WindowRule
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
+from evenkeel_collector.slo.formats.openslo import openslo_documents, openslo_file
 from tests.checkout import ROOT
 from tests.fixtures.slo_files import slo_file
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evenkeel.prices.charges import charges, focus_row, plain_row
 from evenkeel.prices.engine_time import engine_times, in_periods
 from evenkeel.prices.price_file import EnginePrice, IdleShare, ModelPrice, PriceFile
+from evenkeel_collector.commands.charges import charges, focus_row, plain_row
 
 DAY = dt.datetime(2026, 12, 31)  # noqa: DTZ001, as the store's client returns it
 

@@ -19,10 +19,10 @@ import yaml
 
 from evenkeel.durations import prometheus_duration
 from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
-from evenkeel.slo.formats.prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.model import Slo
 from evenkeel.slo.rules import Rule
+from evenkeel_collector.slo.formats.prometheus_rule import literal, prometheus_labels, rule_group
 
 EVENTS_METRIC = "evenkeel_slo_events_total"
 BAD_METRIC = "evenkeel_slo_bad_events_total"

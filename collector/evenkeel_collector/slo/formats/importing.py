@@ -15,8 +15,8 @@ from typing import Any
 
 from evenkeel.slo.budget_policy import OWN_LABELS
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.openslo import dump_documents, openslo_file
 from evenkeel.slo.yaml_source import Value, read_documents
+from evenkeel_collector.slo.formats.openslo import dump_documents, openslo_file
 
 # What each vLLM histogram measures; docs/metrics.md defines ours the same way.
 _VLLM_METRICS = {

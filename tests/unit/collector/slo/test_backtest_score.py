@@ -6,8 +6,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.backtest import AlertSpan
-from evenkeel.slo.backtest_score import Incident, read_incidents, score_alerts
 from evenkeel.slo.burn_rates import Severity
+from evenkeel_collector.slo.backtest_score import Incident, read_incidents, score_alerts
 
 PAGE, TICKET = Severity.PAGE, Severity.TICKET
 OUTAGE = Incident("outage", 100, 130)

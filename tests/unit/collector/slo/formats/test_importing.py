@@ -9,8 +9,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.calendar import Calendar, CalendarUnit
-from evenkeel.slo.formats.importing import imported_file
 from evenkeel.slo.model import SloFile
+from evenkeel_collector.slo.formats.importing import imported_file
 from tests.fixtures.slo_files import slo_file
 
 HEAD = "apiVersion: openslo/v1\nkind: SLO\nmetadata: {name: chat}\nspec:\n"

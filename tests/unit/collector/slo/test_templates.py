@@ -6,7 +6,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.templates import Template, find_template, read_templates
+from evenkeel_collector.slo.templates import Template, find_template, read_templates
 
 AN_SLO = find_template("chat").text
 
