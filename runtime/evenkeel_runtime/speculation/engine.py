@@ -19,7 +19,11 @@ from time import monotonic_ns
 from typing import Any, Protocol
 
 from evenkeel_runtime.speculation.acceptance import OwnRecord
-from evenkeel_runtime.speculation.controller import Controller, ControllerState, Offer, StepFacts
+from evenkeel_runtime.speculation.controller import (
+    GoodputController,
+    Offer,
+    StepFacts,
+)
 from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.draftable import is_sampled, may_be_drafted
 from evenkeel_runtime.speculation.handed import read_handed
@@ -90,7 +94,7 @@ class Speculation:
     """
 
     def __init__(
-        self, store: DraftStore, controller: Controller, vocabulary: int, answer_tokens: int
+        self, store: DraftStore, controller: GoodputController, vocabulary: int, answer_tokens: int
     ) -> None:
         self.store = store
         self._answer_tokens = answer_tokens
@@ -182,12 +186,6 @@ class Speculation:
         drafts = self._draft(decoding, room) if decoding else {}
         self.drafting_ns += monotonic_ns() - now_ns
         return drafts
-
-    def read_state(self) -> ControllerState | None:
-        """Return the controller's estimates; None if it makes none."""
-        read = getattr(self.controller, "read_state", None)
-        state: ControllerState | None = None if read is None else read()
-        return state
 
     def draft_first(
         self, begun: Sequence[VllmRequest], num_requests: int, room: int
