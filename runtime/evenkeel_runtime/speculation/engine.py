@@ -35,7 +35,6 @@ from evenkeel_runtime.speculation.sources import (
     propose,
     propose_handed,
 )
-from evenkeel_runtime.speculation.step_room import share_room
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
 # A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.
@@ -313,3 +312,21 @@ def _count_agreed(one: Sequence[int], other: Sequence[int]) -> int:
             break
         agreed += 1
     return agreed
+
+
+def share_room(lengths: Sequence[int], room: int) -> list[int]:
+    """Return the lengths cut so that they fit into `room` tokens together, the longest first.
+
+    vLLM gives out a step's budget in the order of its requests: without this, a few long drafts
+    would leave the later requests and new prompts without a token in the step.
+    """
+    if sum(lengths) <= room:
+        return list(lengths)
+    left, cap = max(room, 0), 0
+    shorter = sorted(lengths)
+    for place, length in enumerate(shorter):
+        cap = left // (len(shorter) - place)
+        if length > cap:
+            break
+        left -= length
+    return [min(length, cap) for length in lengths]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.step_room import share_room
+from evenkeel_runtime.speculation.engine import share_room
 
 
 @pytest.mark.parametrize(

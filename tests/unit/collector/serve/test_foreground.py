@@ -2,7 +2,7 @@
 
 import platform
 
-from evenkeel_collector.serve.allocator import keep_freed_memory
+from evenkeel_collector.serve.foreground import keep_freed_memory
 
 
 def test_glibc_takes_the_settings() -> None:
