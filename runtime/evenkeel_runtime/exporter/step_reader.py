@@ -18,7 +18,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, Ledger, RequestTimes
-from evenkeel_runtime.ledger.prices import PricedSteps
+from evenkeel_runtime.ledger.step_costs import PricedSteps
 from evenkeel_runtime.ledger.timeline import EngineRequest
 from evenkeel_runtime.wire.steps import Batch, decode_batches
 

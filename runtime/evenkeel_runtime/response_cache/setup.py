@@ -18,7 +18,7 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.evidence_file import check_labels
 from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.policy_file import PolicyFile
+from evenkeel_runtime.response_cache.policy_reload import PolicyFile
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, read_policy
 
 logger = logging.getLogger(__name__)

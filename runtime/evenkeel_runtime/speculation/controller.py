@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from random import Random
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.cost import Prices, StepCostFit
+from evenkeel_runtime.speculation.draft_cost import Prices, StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 

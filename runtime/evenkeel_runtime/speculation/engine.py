@@ -19,6 +19,7 @@ from time import monotonic_ns
 from typing import Any, Protocol
 
 from evenkeel_runtime.speculation.acceptance import OwnRecord
+from evenkeel_runtime.speculation.cached_draft import read_handed
 from evenkeel_runtime.speculation.controller import (
     GoodputController,
     Offer,
@@ -26,7 +27,6 @@ from evenkeel_runtime.speculation.controller import (
 )
 from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.draftable import is_sampled, may_be_drafted
-from evenkeel_runtime.speculation.handed import read_handed
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
 from evenkeel_runtime.speculation.sources import (
     Draft,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart, Series, round_ticks
-from evenkeel_dashboard.pages.sessions.ledger import TOOLS, cause_words, colour_of_cause
+from evenkeel_dashboard.pages.sessions.ledger_bar import TOOLS, cause_words, colour_of_cause
 from evenkeel_dashboard.pages.sessions.timeline import Mark, SessionTimeline, lanes
 from evenkeel_dashboard.sessions.ledger import TOOL_PREFIX
 from evenkeel_dashboard.sessions.work import Kind

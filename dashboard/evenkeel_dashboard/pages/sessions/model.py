@@ -10,7 +10,7 @@ from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, page_link, phase_bar
 from evenkeel_dashboard.draw.request_rows import request_href, short_id
 from evenkeel_dashboard.pages.sessions.figure import colour_of_kind
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     bar_parts,
     cause_words,
     colour_of_cause,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.pages.sessions.ledger import Spent, with_tools_as_one
+from evenkeel_dashboard.pages.sessions.ledger_bar import Spent, with_tools_as_one
 from evenkeel_dashboard.pages.sessions.timeline import SessionTimeline, Step
 from evenkeel_dashboard.sessions.evictions import During, Eviction
 from evenkeel_dashboard.sessions.ledger import RECOMPUTE, TOOL_PREFIX

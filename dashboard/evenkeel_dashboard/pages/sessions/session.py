@@ -17,7 +17,7 @@ from evenkeel_dashboard.frame.paging import page_number, pages_beside
 from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     bar_parts,
     read_session_ledger,
     with_tools_as_one,

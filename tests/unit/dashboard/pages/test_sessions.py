@@ -10,7 +10,7 @@ import pytest
 from evenkeel_dashboard.draw.appearance import DARK, LIGHT, Palette
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     CAUSES,
     colour_of_cause,
     read_session_ledger,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.response_cache.anytime import (
+from evenkeel_runtime.response_cache.confidence_sequence import (
     PRECISION,
     RiseDetector,
     log_evidence,

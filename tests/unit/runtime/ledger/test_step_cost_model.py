@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.nonnegative import solve_nonnegative
-from evenkeel_runtime.ledger.cost import (
+from evenkeel_runtime.ledger.step_cost_model import (
     DECODE,
     DRAFTED,
     EQUAL_TOKENS,

@@ -17,7 +17,7 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
+from evenkeel_runtime.response_cache.policy_reload import PolicyFile, follow
 from evenkeel_runtime.response_cache.question import Bypass
 from evenkeel_runtime.response_cache.settings_file import HitMode, read_policy
 from evenkeel_runtime.response_cache.setup import OpenedCache, open_cache

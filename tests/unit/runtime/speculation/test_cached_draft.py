@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.handed import (
+from evenkeel_runtime.speculation.cached_draft import (
     AFTER_DIFFERENCE,
     INBOX_KEY,
     NUM_TRUSTS,

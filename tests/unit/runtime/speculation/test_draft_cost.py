@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.cost import StepCostFit
+from evenkeel_runtime.speculation.draft_cost import StepCostFit
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
 

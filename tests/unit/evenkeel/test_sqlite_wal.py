@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.write_ahead_log import use_write_ahead_log
+from evenkeel.sqlite_wal import use_write_ahead_log
 
 
 def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from vllm.sampling_params import SamplingParams
 from evenkeel import spans
 from evenkeel.embedding import Vectors, load_encoder
 from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.response_cache.answer_drafts import draft_answers, record_verified
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
-from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_replay
 from evenkeel_runtime.wire.drafts import DraftCounts
 from tests.unit.runtime.response_cache.questions import entry, question

@@ -9,7 +9,7 @@ from evenkeel.slo.model import Indicator, Metric, Slo, SloFile
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.slo.failure import failure_conditions
-from evenkeel_collector.slo.watch import STALLED, Heartbeat, look
+from evenkeel_collector.slo.watchdog import STALLED, Heartbeat, look
 from tests.fixtures.manual_clock import ManualClock
 
 S = 10**9

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceQueue
+from evenkeel_collector.alerts.evidence_requests import EvidenceBook, EvidenceQueue
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.outbox import HOLD_NS
 from evenkeel_collector.alerts.state import Condition, Delays
