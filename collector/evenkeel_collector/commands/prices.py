@@ -1,4 +1,4 @@
-"""`evenkeel prices`: check a price file, and price stored requests anew."""
+"""`evenkeel prices`: check a price file, or reprice stored requests."""
 
 from __future__ import annotations
 

@@ -126,7 +126,9 @@ def _run_calibrate(args: argparse.Namespace) -> int:
         answers = ask_model(list(known), url, args.ask, key)
         if not answers:
             shown = hide_password(url)
-            raise CannotMeasureError(f"{shown}: {args.ask} ended no answer; is the model right?")
+            raise CannotMeasureError(
+                f"{shown}: {args.ask} completed no answer; is the model's name right?"
+            )
     num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
     folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR

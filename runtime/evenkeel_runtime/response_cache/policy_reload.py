@@ -59,7 +59,7 @@ class PolicyFile:
         allowed, left_out = _keep_fixed(before, policy, self._cache.has_encoder)
         if reloaded is not None and left_out:
             logger.warning(
-                "the cache's file is applied except for what needs a restart: %s",
+                "the cache file is applied, except for what needs a restart: %s",
                 ", ".join(left_out),
             )
         if left_out != self._cache.needs_restart:

@@ -229,7 +229,7 @@ def _show_parts(
 
 
 def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
-    """Draw one's own engines' time; nothing if none reports it."""
+    """Draw the time of your own engines; nothing if none reports it."""
     if not times:
         return
     total = sum(each.spent_s for each in times)

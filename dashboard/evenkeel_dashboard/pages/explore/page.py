@@ -143,7 +143,7 @@ def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_sql() -> None:
-    """Draw the field for a query of one's own, and its answer."""
+    """Draw the field for a query of your own, and its answer."""
     with st.container(border=True, key="card-sql"):
         st.html(
             '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '
