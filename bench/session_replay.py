@@ -4,16 +4,16 @@ Turns come from recorded sessions: times, tokens, API and think seconds, stop re
 Everything else is drawn here, from a literal seed:
 
 - A turn waits in a queue (exponential, mean 0.05 s) before its recorded API seconds, of which 10
-  to 40 % are prefill, 0 to 2 % of what remains nobody's, and the rest decode. Without recorded API
+  to 40% are prefill, 0 to 2% of what remains nobody's, and the rest decode. Without recorded API
   seconds it takes 5 s.
 - The pause after a turn that stopped to use a tool is 1 to 3 tools at once and up to 0.3 s of the
   client's before and after them; the longest tool takes the rest. Other pauses are the client's.
 - A recorded sub-agent is a tool `Task` in that pause: an agent of 2 to 6 turns with one tool each.
-- In 10 % of the pauses with tools, and 5 % of the others, the prefix is evicted at a random moment;
-  the next turn computes 20 to 80 % of its prefill again. With tools, that moment is while the tool
+- In 10% of the pauses with tools, and 5% of the others, the prefix is evicted at a random moment;
+  the next turn computes 20 to 80% of its prefill again. With tools, that moment is while the tool
   runs that the session waits for, or in the client's time before and after it, which is then no
   eviction during a tool. Two in three engines say so; of the third, only the cached tokens are
-  known, of which the same 20 to 80 % are missing.
+  known, of which the same 20 to 80% are missing.
 - The session is named by an agent's header (x-session-id, x-claude-code-session-id, session-id,
   x-session-affinity), or not at all but the requests have one trace, or not even a trace. Of the
   last, one in five begins with one of 20 prompts that others send too, and a prompt that has shrunk

@@ -6,7 +6,7 @@
 Replays sessions resampled from recorded ones of agents (github.com/callanjfox/kv-cache-tester,
 Apache-2.0, condensed to one line per session); bench/session_replay.py says what is made up.
 
-- ledger: how many ledgers add up to the wall time within 1 %; how far each cause is from the truth;
+- ledger: how many ledgers add up to the wall time within 1%; how far each cause is from the truth;
   evictions while a tool ran, named with the tool: precision, recall and F1, also of engines that
   record evictions and of those of which they are inferred. Right is the request with its tool.
 - finding: through the server's own reading of headers, its digests of messages and the exporter's

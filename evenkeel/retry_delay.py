@@ -32,7 +32,7 @@ def read_retry_after(text: str | None, now: datetime | None = None) -> float | N
 
 
 class RetryDelay:
-    """Delays that double from one failure to the next, each within 50 % of that.
+    """Delays that double from one failure to the next, each within 50% of that.
 
     The jitter keeps those who failed together from returning together.
 

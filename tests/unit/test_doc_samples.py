@@ -237,7 +237,7 @@ def texts_of_code() -> str:
 
 # What the Makefile, Python, ClickHouse and pydantic say.
 OF_OTHER_CODE = (
-    "evenkeel needs Python 3.11", ".venv has another Python than 3.11",
+    "evenkeel needs Python 3.11", ".venv is not Python 3.11",
     "ensurepip is not available", "Address already in use",
     "Cannot modify 'x' setting in readonly mode", "collector.http_port from environment: …",
     "Cannot parse definition from metadata file … .sql",

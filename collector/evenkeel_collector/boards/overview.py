@@ -53,7 +53,7 @@ _NOW = BoardRow(
         ),
         Panel(
             "KV cache in use",
-            "KV blocks held by requests. Near 100 % requests wait for blocks, or are preempted.",
+            "KV blocks held by requests. Near 100% requests wait for blocks, or are preempted.",
             (Prom(KV_USE),),
             "percentunit", Kind.FIGURE, 3, 0.8, 0.95,
         ),

@@ -210,7 +210,7 @@ def test_compared_near_hits_have_an_upper_bound(client: Any) -> None:
     (row,) = SloStore(client).read(query("cache_measures"), parameters)
     assert sorted(set(CACHE_MEASURES) - set(row)) == []
     assert (row["requests"], row["cache_wrong_ratio"]) == (100, pytest.approx(0.03))
-    # Wilson, one-sided 95 %, 3 of 100: statsmodels' proportion_confint(3, 100, 0.1, "wilson").
+    # Wilson, one-sided 95%, 3 of 100: statsmodels' proportion_confint(3, 100, 0.1, "wilson").
     assert row["cache_wrong_upper"] == pytest.approx(0.07271, abs=1e-5)
     assert row["cache_similarity_min"] == 0.91
     earlier = parameters | {"to_ns": NOW - 50 * S}

@@ -163,7 +163,7 @@ def test_a_freeze_is_of_one_prompt_or_of_all(tmp_path: Path) -> None:
         ("[{spent: 0, alert: page}]", "spent is 0, expected a share of the budget such as 0.5"),
         ("[{spent: 50, alert: page}]", "spent is 50, expected a share of the budget such as 0.5"),
         ("[{spent: .nan, alert: page}]", "spent is"),
-        ("[{spent: 50 %, alert: page}]", "spent is '50 %'"),
+        ("[{spent: 50%, alert: page}]", "spent is '50%'"),
         ("[{spent: 0.5, alert: page}, {spent: 0.50, alert: ticket}]", "two steps with the same"),
         ("[{spent: 0.5, freeze: all}]", "freeze is 'all', expected prompts"),
         ("[{spent: 0.5, labels: {slo: x}}]", "label 'slo' is set by evenkeel"),
