@@ -144,7 +144,7 @@ def _show_cohorts(
         shown = present[:MAX_COHORTS]
         more = f"; {len(shown)} of {len(present)}" if len(present) > len(shown) else ""
         st.html(
-            f'<div class="ek-title">By {by}<small>dearest first{more}{_TO_CLICK[dimension]}'
+            f'<div class="ek-title">By {by}<small>most expensive first{more}{_TO_CLICK[dimension]}'
             "</small></div>"
         )
         rows = []

@@ -206,8 +206,8 @@ def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
             "KV leak",
             "blocks stay in use with nothing running",
             "blocks stayed in use with nothing running",
-            "Something does not give its blocks back, such as a KV connector: restart the engine, "
-            "and have the SLO template kv-leak watch it.",
+            "Something, such as a KV connector, does not release its blocks: restart the engine, "
+            "and let the SLO template kv-leak watch it.",
             signs,
         )
     if (load.busy_ratio or 0.0) >= BUSY_RATIO:
