@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 HEADERS = ("x-session-id", "x-claude-code-session-id", "session-id", "x-session-affinity")
 NAMINGS = ("header", "trace", "chain")
@@ -156,7 +156,7 @@ class _Generator:
             else:
                 cached = int(self._num_previous_tokens * (1 - share)) // 64 * 64
         work = self._work(
-            Kind.REQUEST, self._now_s, queue_s + api_s, "model", parent, request_id=request_id,
+            WorkKind.REQUEST, self._now_s, queue_s + api_s, "model", parent, request_id=request_id,
             queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s,
             recompute_s=recompute_s if self._says_evictions else None,
             evicted_s=evicted_s if self._says_evictions else None,
@@ -195,7 +195,7 @@ class _Generator:
         began_s, longest_s = self._now_s, gap_s - before_s - after_s
         self._last_tool = f"tool-{draw.randrange(8)}"
         if sub is None:
-            self._work(Kind.TOOL, began_s, longest_s, self._last_tool)
+            self._work(WorkKind.TOOL, began_s, longest_s, self._last_tool)
             self._charge("tool", longest_s)
             self._now_s += longest_s
         else:
@@ -203,7 +203,7 @@ class _Generator:
             self._delegate(longest_s)
         for _ in range(draw.randrange(3)):
             self._work(
-                Kind.TOOL, began_s, (self._now_s - began_s) * draw.uniform(0.05, 0.9), "short"
+                WorkKind.TOOL, began_s, (self._now_s - began_s) * draw.uniform(0.05, 0.9), "short"
             )
         if draw.random() < 0.1:
             at_s = draw.uniform(began_s - before_s, self._now_s + after_s)
@@ -219,14 +219,14 @@ class _Generator:
             turn = {"in": 3000 + 500 * number, "api": self._draw.uniform(1, 6)}
             self._ask(turn, f"sub {agent} {number}", agent)
             used_s = self._draw.uniform(0.1, 3)
-            self._work(Kind.TOOL, self._now_s, used_s, "read", agent)
+            self._work(WorkKind.TOOL, self._now_s, used_s, "read", agent)
             self._charge("tool", used_s)
             self._now_s += used_s
         inner_s = self._now_s - began_s
         self._now_s += edge_s
         self._charge("tool", 2 * edge_s)
-        self._work(Kind.AGENT, began_s, inner_s, "sub", task, id=agent)
-        self._work(Kind.TOOL, began_s, self._now_s - began_s, "Task", id=task)
+        self._work(WorkKind.AGENT, began_s, inner_s, "sub", task, id=agent)
+        self._work(WorkKind.TOOL, began_s, self._now_s - began_s, "Task", id=task)
 
     def _pause(self, gap_s: float) -> None:
         self._charge("client", gap_s)
@@ -236,7 +236,13 @@ class _Generator:
         self._now_s += gap_s
 
     def _work(
-        self, kind: Kind, start_s: float, seconds: float, name: str, parent: str = "", **more: Any
+        self,
+        kind: WorkKind,
+        start_s: float,
+        seconds: float,
+        name: str,
+        parent: str = "",
+        **more: Any,
     ) -> Work:
         start_ns = _BEGIN_NS + round(start_s * 1e9)
         more.setdefault("id", self._id())
@@ -244,7 +250,7 @@ class _Generator:
             kind, start_ns, start_ns + round(seconds * 1e9), name,
             parent_id=parent, trace_id=self._trace, **more,
         )  # fmt: skip
-        if kind is not Kind.REQUEST:
+        if kind is not WorkKind.REQUEST:
             self._session.others.append(work)
         return work
 

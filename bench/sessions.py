@@ -47,7 +47,7 @@ from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment, open_embedded
 from evenkeel_dashboard.sessions.evictions import During, find_evictions
 from evenkeel_dashboard.sessions.ledger import account
-from evenkeel_dashboard.sessions.work import Kind
+from evenkeel_dashboard.sessions.work import WorkKind
 from evenkeel_runtime.exporter.session_finder import SessionFinder
 from evenkeel_runtime.request.conversation import digest
 from evenkeel_runtime.request.headers import read_headers
@@ -211,7 +211,7 @@ def measure_store(sessions: Sequence[Session]) -> dict[str, Any]:
         name = f"session-{session.number}"
         for work in session.works:
             row = [to_datetime(work.start_ns), "tenant", name]
-            if work.kind is Kind.REQUEST:
+            if work.kind is WorkKind.REQUEST:
                 requests.append([
                     *row, "header", "model", "ok", work.request_id, work.trace_id,
                     work.seconds, work.queue_s, work.prefill_s, work.decode_s, work.recompute_s,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import accumulate
 
 from evenkeel_dashboard.sessions.tree import WorkNode
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 # Blocks that a prompt may lack although all of its prefix is cached: its last one or two.
 MAX_UNCACHED_TOKENS = 256
@@ -52,8 +52,8 @@ def find_evictions(tree: Sequence[WorkNode]) -> list[Eviction]:
     cache.
     """
     ordered = sorted(tree, key=lambda node: node.work.start_ns)
-    tools = [node.work for node in ordered if node.work.kind is Kind.TOOL]
-    requests = [node for node in ordered if node.work.kind is Kind.REQUEST]
+    tools = [node.work for node in ordered if node.work.kind is WorkKind.TOOL]
+    requests = [node for node in ordered if node.work.kind is WorkKind.REQUEST]
     previous: dict[tuple[int, str], Work] = {}
     tool_index = _Running(tools)
     request_index = _Running([node.work for node in requests])

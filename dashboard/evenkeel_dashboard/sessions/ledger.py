@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evenkeel_dashboard.sessions.tree import MAX_DEPTH, WorkNode, grow
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 QUEUE, PREFILL, RECOMPUTE, DECODE, OTHER = (
     "model.queue", "model.prefill", "model.recompute", "model.decode", "model.other",
@@ -73,7 +73,7 @@ class SessionLedger:
 
 def account(works: Sequence[Work]) -> SessionLedger | None:
     """Return the ledger of a session; None without a request and without a tool."""
-    timed = [work for work in works if work.kind is not Kind.AGENT]
+    timed = [work for work in works if work.kind is not WorkKind.AGENT]
     if not timed:
         return None
     start_ns = min(work.start_ns for work in timed)
@@ -95,7 +95,7 @@ def _worked(nodes: Sequence[WorkNode]) -> list[WorkNode]:
     left = list(reversed(nodes))
     while left:
         node = left.pop()
-        if node.work.kind is Kind.AGENT:
+        if node.work.kind is WorkKind.AGENT:
             left.extend(reversed(node.children))
         else:
             found.append(node)
@@ -171,7 +171,7 @@ class _Walk:
     def _inside(self, node: WorkNode, start_ns: int, end_ns: int, depth: int) -> Iterator[Stretch]:
         """Yield the path through one piece of work within a window, last stretch first."""
         work = node.work
-        is_tool = work.kind is Kind.TOOL
+        is_tool = work.kind is WorkKind.TOOL
         own = f"{TOOL_PREFIX}{work.name}" if is_tool else OTHER
         if id(node) not in self._calls_of:
             inner = _worked(node.children) if depth < MAX_DEPTH else []

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 # Deeper calls count as their caller's own work.
 MAX_DEPTH = 32
@@ -26,9 +26,9 @@ class WorkNode:
     def agent(self) -> WorkNode | None:
         """Return the agent in which this happened, if any."""
         node, steps = self.parent, 0
-        while node is not None and steps < MAX_DEPTH and node.work.kind is not Kind.AGENT:
+        while node is not None and steps < MAX_DEPTH and node.work.kind is not WorkKind.AGENT:
             node, steps = node.parent, steps + 1
-        return node if node is not None and node.work.kind is Kind.AGENT else None
+        return node if node is not None and node.work.kind is WorkKind.AGENT else None
 
 
 def grow(works: Sequence[Work]) -> list[WorkNode]:
@@ -44,7 +44,7 @@ def grow(works: Sequence[Work]) -> list[WorkNode]:
     wanted = [by_id.get(node.work.parent_id) if node.work.parent_id else None for node in nodes]
     parents = dict(zip(map(id, nodes), wanted, strict=True))
     in_cycle = _find_cycles(nodes, parents)
-    frames = _Frames([node for node in nodes if node.work.kind is Kind.AGENT])
+    frames = _Frames([node for node in nodes if node.work.kind is WorkKind.AGENT])
     chosen: dict[int, WorkNode | None] = {}
     guessed: set[int] = set()
     for node in nodes:

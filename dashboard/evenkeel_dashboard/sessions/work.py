@@ -10,7 +10,7 @@ from typing import Any
 from evenkeel.times import unix_ns
 
 
-class Kind(StrEnum):
+class WorkKind(StrEnum):
     """What a piece of work is; an agent's time is that of its requests and tools."""
 
     REQUEST = "request"
@@ -39,7 +39,7 @@ class Work:
         cached_tokens: Of those, found in the prefix cache; None if unknown.
     """
 
-    kind: Kind
+    kind: WorkKind
     start_ns: int
     end_ns: int
     name: str = ""
@@ -73,7 +73,7 @@ def works_of(rows: Iterable[Mapping[str, Any]]) -> list[Work]:
         start_ns = unix_ns(row["start"])
         works.append(
             Work(
-                kind=Kind(row["kind"]),
+                kind=WorkKind(row["kind"]),
                 start_ns=start_ns,
                 end_ns=max(start_ns, unix_ns(row["end"])),
                 name=row["name"],

@@ -68,7 +68,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstTokens:
+class FirstTokenCounts:
     """First tokens of one class in the last window.
 
     Attributes:
@@ -150,7 +150,7 @@ class ControlState:
     places: Places | None
     inside: int
     waiting: dict[str, int]
-    classes: dict[str, FirstTokens]
+    classes: dict[str, FirstTokenCounts]
     last_change: LastChange | None
     kv_cache: KvUse
     owner_limits: dict[str, OwnerLimits]
@@ -222,7 +222,7 @@ class ControlService:
             inside=control.gate.num_inside,
             waiting=dict(control.gate.count_waiting()),
             classes={
-                name: FirstTokens(count.num_good, count.num_bad)
+                name: FirstTokenCounts(count.num_good, count.num_bad)
                 for name, count in sorted(control.read().items())
             },
             last_change=None if last is None else LastChange(last.lever, last.reason),

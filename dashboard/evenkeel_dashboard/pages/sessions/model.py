@@ -17,7 +17,7 @@ from evenkeel_dashboard.pages.sessions.ledger_bar import (
     read_session_ledger,
 )
 from evenkeel_dashboard.pages.sessions.timeline import Step, phase_seconds
-from evenkeel_dashboard.sessions.work import Kind
+from evenkeel_dashboard.sessions.work import WorkKind
 
 Row = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ STEP_KINDS = {
     "agent": "agents",
 }
 STEP_ORDERS = {"time": "in order", "longest": "longest first", "cost": "most expensive first"}
-_STEP_WORDS = {Kind.REQUEST: "turn", Kind.TOOL: "tool", Kind.AGENT: "agent"}
+_STEP_WORDS = {WorkKind.REQUEST: "turn", WorkKind.TOOL: "tool", WorkKind.AGENT: "agent"}
 _LEVELS = {"ok": "", "error": "bad", "aborted": "warning", "shed": "warning", "open": ""}
 HEADERS = (
     "session", "last seen", "turns", "tools", "time to done", "where the time went",
@@ -173,7 +173,7 @@ def _step_cells(
     longest_s: float,
 ) -> list[Cell]:
     work, row = step.work, step.row
-    is_turn = work.kind is Kind.REQUEST
+    is_turn = work.kind is WorkKind.REQUEST
     bar = [(cause_words(c), colour_of_cause(c, colours), s) for c, s in phase_seconds(work)]
     bar = bar or [(work.name, colour_of_kind(work.kind, colours), work.seconds)]
     counts = [row[name] for name in ("input_tokens", "cached_tokens", "output_tokens")]

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from evenkeel_dashboard.sessions.evictions import During, find_evictions
 from evenkeel_dashboard.sessions.ledger import SessionLedger, account, phases
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 S = 1_000_000_000
 
 
 def request(start_s: float, end_s: float, **more: Any) -> Work:
-    return Work(Kind.REQUEST, round(start_s * S), round(end_s * S), "m", **more)
+    return Work(WorkKind.REQUEST, round(start_s * S), round(end_s * S), "m", **more)
 
 
 def tool(start_s: float, end_s: float, name: str = "grep", **more: Any) -> Work:
-    return Work(Kind.TOOL, round(start_s * S), round(end_s * S), name, **more)
+    return Work(WorkKind.TOOL, round(start_s * S), round(end_s * S), name, **more)
 
 
 def agent(start_s: float, end_s: float, **more: Any) -> Work:
-    return Work(Kind.AGENT, round(start_s * S), round(end_s * S), "sub", **more)
+    return Work(WorkKind.AGENT, round(start_s * S), round(end_s * S), "sub", **more)
 
 
 def ledger(*works: Work) -> SessionLedger:
@@ -135,7 +135,7 @@ times = st.integers(0, 40)
 @st.composite
 def any_work(draw: st.DrawFn) -> Work:
     start, length = draw(times), draw(st.integers(0, 20))
-    kind = draw(st.sampled_from(list(Kind)))
+    kind = draw(st.sampled_from(list(WorkKind)))
     phase = st.none() | st.floats(0, 9)
     return Work(
         kind,
@@ -160,7 +160,7 @@ def any_work(draw: st.DrawFn) -> Work:
 def test_every_moment_is_charged_once(works: list[Work]) -> None:
     found = account(works)
     if found is None:
-        assert all(work.kind is Kind.AGENT for work in works)
+        assert all(work.kind is WorkKind.AGENT for work in works)
         return
     assert math.isclose(sum(found.seconds.values()), found.e2e_s, abs_tol=1e-9)
     edges = [found.start_ns, *(stretch.end_ns for stretch in found.path)]
@@ -179,7 +179,7 @@ def test_only_work_that_runs_is_charged(works: list[Work]) -> None:
             assert stretch.end_ns <= stretch.work.end_ns
         if stretch.cause == "client":
             roots = [node.work for node in found.tree if node.parent is None] if found else []
-            busy = [w for w in roots if w.kind is not Kind.AGENT]
+            busy = [w for w in roots if w.kind is not WorkKind.AGENT]
             assert not [
                 w for w in busy if w.start_ns < stretch.end_ns and w.end_ns > stretch.start_ns
             ]
@@ -198,7 +198,7 @@ def test_phases_fill_a_request(work: Work) -> None:
 def test_evictions_are_of_requests(works: list[Work]) -> None:
     found = account(works)
     for each in () if found is None else find_evictions(found.tree):
-        assert each.work.kind is Kind.REQUEST
+        assert each.work.kind is WorkKind.REQUEST
         assert (each.tool is not None) == (each.during is During.TOOL)
 
 

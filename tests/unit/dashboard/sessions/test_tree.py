@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 from evenkeel_dashboard.sessions.ledger import account
 from evenkeel_dashboard.sessions.tree import grow
-from evenkeel_dashboard.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 MS = 1_000_000
 
 
-def work(kind: Kind, begin_ms: int, end_ms: int, own: str, parent: str | None = None) -> Work:
+def work(kind: WorkKind, begin_ms: int, end_ms: int, own: str, parent: str | None = None) -> Work:
     return Work(kind, begin_ms * MS, end_ms * MS, own, id=own, parent_id=parent or "", trace_id="t")
 
 
 def test_work_does_not_belong_to_an_agent_that_it_called() -> None:
     works = [
-        work(Kind.TOOL, 2, 10_000, "n", "unknown"),
-        work(Kind.TOOL, 1, 10_000, "b", "n"),
-        work(Kind.AGENT, 0, 10_000, "a", "b"),
-        work(Kind.REQUEST, 3, 10_000, "r", "a"),
+        work(WorkKind.TOOL, 2, 10_000, "n", "unknown"),
+        work(WorkKind.TOOL, 1, 10_000, "b", "n"),
+        work(WorkKind.AGENT, 0, 10_000, "a", "b"),
+        work(WorkKind.REQUEST, 3, 10_000, "r", "a"),
     ]
     nodes = {node.work.name: node for node in grow(works)}
     parents = {name: node.parent and node.parent.work.name for name, node in nodes.items()}
@@ -32,7 +32,7 @@ def test_work_does_not_belong_to_an_agent_that_it_called() -> None:
 
 works_of_any_parents = st.lists(
     st.tuples(
-        st.sampled_from(Kind),
+        st.sampled_from(WorkKind),
         st.integers(0, 4),
         st.integers(0, 4),
         st.sampled_from([*"0123456", "unknown", ""]),
@@ -44,7 +44,7 @@ works_of_any_parents = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(works_of_any_parents)
 def test_whatever_the_parents_are_every_node_leads_to_a_root(
-    drawn: list[tuple[Kind, int, int, str]],
+    drawn: list[tuple[WorkKind, int, int, str]],
 ) -> None:
     nodes = grow(
         [
