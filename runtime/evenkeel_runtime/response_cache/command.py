@@ -106,9 +106,10 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     import msgspec
 
     from evenkeel.embedding import hash_model
+    from evenkeel.private_files import replace_private
     from evenkeel.settings import read_environment
     from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read_dataset
-    from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, write_private
+    from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE
     from evenkeel_runtime.response_cache.setup import load_index
 
     known = read_dataset(args.dataset)
@@ -134,7 +135,7 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR
     path = Path(folder) / LABELS_FILE
     try:
-        write_private(path, msgspec.json.encode(done.labels))
+        replace_private(path, msgspec.json.encode(done.labels))
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     num_wrong = sum(pair.is_wrong for pair in done.labels.pairs)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from evenkeel.embedding import hash_model
+from evenkeel.private_files import replace_private
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.evidence_file import (
@@ -18,7 +19,6 @@ from evenkeel_runtime.response_cache.evidence_file import (
     EvidenceFile,
     LabelledPair,
     Labels,
-    write_private,
 )
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.route_evidence import Controls
@@ -55,7 +55,7 @@ def trusted() -> ServeControl:
 def label(folder: Path, num_right: int, num_wrong: int = 0, embedder: str = EMBEDDER) -> None:
     pairs = [LabelledPair(KNOWN_WORDS, 0.9, 0.4, n < num_wrong) for n in range(num_right)]
     labels = Labels(Collected(embedder), tuple(pairs))
-    write_private(folder / LABELS_FILE, msgspec.json.encode(labels))
+    replace_private(folder / LABELS_FILE, msgspec.json.encode(labels))
 
 
 @pytest.mark.parametrize("seed", range(5))
