@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import time_ns
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.spans import (
     CONTROL_AFTER,
     CONTROL_BAD_AFTER,
@@ -172,6 +173,10 @@ class ControlService:
         self.control = control
         self._file = file
         self._send_event = send_event
+        self._errors = ErrorGuard(
+            logger.error,
+            "a control tick failed, control continues; further failures are only counted: %r",
+        )
         self._pending: list[_Pending] = []
         self._last_change: LimitChange | None = None
 
@@ -185,12 +190,9 @@ class ControlService:
         """Tick once; count errors, and log only the first, because ticks are frequent."""
         try:
             self.tick()
-        except Exception:
-            self.control.counts.errors += 1
-            if self.control.counts.errors == 1:
-                logger.exception(
-                    "a control tick failed, control continues; further failures are only counted"
-                )
+        except Exception as error:
+            self._errors.record(error)
+            self.control.counts.errors = self._errors.num_errors
 
     def tick(self) -> None:
         """Reload the file if it changed, take a step if one is due, record observed effects."""
