@@ -137,7 +137,7 @@ def list_prompts(service: Service) -> Any:
 @router.get("/api/report", response_model=answers.ReportAnswer, responses=_REPORTS)
 def report(
     service: Service,
-    begin: Annotated[_Moment, Query(alias="from", description="Begin, RFC 3339.")],
+    begin: Annotated[_Moment, Query(alias="from", description="Start, RFC 3339.")],
     end: Annotated[_Moment, Query(alias="to", description="End, RFC 3339, exclusive.")],
     form: Annotated[
         Literal["json", "markdown", "html"],
