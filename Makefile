@@ -42,7 +42,7 @@ PARTS := runtime collector dashboard evals demo
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "evenkeel needs Python 3.11: make PYTHON=/path/to/python3.11")'
 # Made again if it was interrupted, or if ensurepip was missing.
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and ".venv has another Python than 3.11: remove it")'
+	$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and ".venv is not Python 3.11: remove it")'
 	@echo 'installing into .venv: 4 GB of packages, which takes minutes'
 # What the first attempt has to say, the second repeats, if it still holds with the other index.
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock 2>/dev/null \

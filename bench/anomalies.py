@@ -33,7 +33,7 @@ LATE_S = 60.0
 KEEP_S = 900.0
 TOKENS = Spike("input_tokens", Fraction(300))
 SHARE = Spike("repeated_share", Fraction(300), min_effect=0.05)
-CHANGES = {"tokens": "all requests have twice the tokens", "share": "1 % become 15 %"}
+CHANGES = {"tokens": "all requests have twice the tokens", "share": "1% become 15%"}
 
 
 @dataclass(frozen=True, slots=True)

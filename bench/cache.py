@@ -9,7 +9,7 @@
    on the real demo model: how many answers differ from the model's own.
 3. TTFT: hit against miss, in pairs, on prompts of the dataset's slice long-prompt.
 4. Evidence: 20 seeded runs in mode `serve` over the real model's answers: wrong near hits against
-   the declared limit. Series: the model's own answers to each wording; 0, 0.3, 1 and 3 % of the
+   the declared limit. Series: the model's own answers to each wording; 0, 0.3, 1 and 3% of the
    wordings answered differently in a way that neither guard nor cosine can detect; and a ratio that
    rises in the middle of a run.
 

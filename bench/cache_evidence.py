@@ -6,7 +6,7 @@ model is so small that it often answers two wordings differently. In the other s
 has the answer that the model gave to most of its wordings, except for a ratio of wordings with a
 different answer that neither guards nor cosines can detect, so that only the evidence can enforce
 the limit. A near hit is wrong if either of its two wordings is among them, so twice as often. In
-`rising` the ratio is 0 in the first half of a run and 10 % in the second.
+`rising` the ratio is 0 in the first half of a run and 10% in the second.
 """
 
 import asyncio

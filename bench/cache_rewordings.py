@@ -25,10 +25,11 @@ from typing import Any
 import msgspec
 
 from bench.cache_evidence import AnswerTable, RememberingEncoder, ask, open_engine
+from evenkeel.private_files import replace_private
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.calibrate import calibrate
-from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, Labels, write_private
+from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, Labels
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
@@ -98,7 +99,7 @@ async def run_once(
     texts, miss_texts = list(pairs), list(misses)
     with tempfile.TemporaryDirectory() as folder:
         if labels is not None:
-            write_private(Path(folder) / LABELS_FILE, msgspec.json.encode(labels))
+            replace_private(Path(folder) / LABELS_FILE, msgspec.json.encode(labels))
         cache.controls.data_dir = Path(folder)
         engine, hook = open_engine(cache, model, order.random)
         for number in range(REQUESTS):

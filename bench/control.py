@@ -318,7 +318,7 @@ def main() -> int:
             wait_until_ready(server)
         pairs = asyncio.run(compare(*servers, args))
     rows = summarise(pairs, args.seed)
-    print(f"\ngoodput with control over without, {args.pairs} rounds, lower bound of 95 %:")
+    print(f"\ngoodput with control over without, {args.pairs} rounds, lower bound of 95%:")
     for row in rows:
         print(
             f"{row['load']:36} {row['ratio']:.3f}, {row['lower95']:.3f} or more  "

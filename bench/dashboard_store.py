@@ -30,7 +30,7 @@ spec:
   objectives: [{op: lte, value: 0.9, target: 0.9}]
   timeWindow: [{duration: 30d, isRolling: true}]
 """
-# Two models, six tenants, two classes, six prompt versions; 3 % errors; a quarter drafted; three of
+# Two models, six tenants, two classes, six prompt versions; 3% errors; a quarter drafted; three of
 # four in a conversation; latencies log-normal.
 INSERT = """INSERT INTO requests (time, trace_id, span_id, service, operation, request_id, model,
     tenant, session_id, slo_class, route, prompt_name, prompt_version, status, finish_reason,

@@ -132,7 +132,7 @@ def spans_of(served: ServedModel, tenant: str, count: int) -> list[dict[str, Any
 
 
 def lengths(choose: random.Random, num: int) -> list[int]:
-    """Return answer lengths with a long tail, as chats have: median 32 tokens, 5 % above 165."""
+    """Return answer lengths with a long tail, as chats have: median 32 tokens, 5% above 165."""
     return [min(384, max(1, round(choose.lognormvariate(3.47, 1.0)))) for _ in range(num)]
 
 

@@ -134,7 +134,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dataset = write_dataset(folder)
-        program = ROOT / "tests" / "integration" / "chat_server.py"
+        program = ROOT / "tests" / "fixtures" / "chat_server.py"
         server = subprocess.Popen(
             [sys.executable, str(program), str(folder / "log"), "0.01"],
             stdout=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """Measure what evaluation runs cost and how often they are right; for bench/evals.py.
 
 Simulated noise: TTFT is lognormal between items (sd of the logarithm 0.5), with lognormal noise per
-request (sd 0.15), a slow drift of the machine (random walk), and 2 % of requests stalled by
-20-200 ms. Accuracy: 80 % correct; 5 % of the answers flip between two runs of the same side.
+request (sd 0.15), a slow drift of the machine (random walk), and 2% of requests stalled by
+20-200 ms. Accuracy: 80% correct; 5% of the answers flip between two runs of the same side.
 """
 
 import asyncio

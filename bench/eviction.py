@@ -6,7 +6,7 @@ Replays a recorded trace of requests with the hashes of their prompts' blocks, s
 (github.com/kvcache-ai/Mooncake, Apache-2.0: an hour of chats, 512 tokens per block). A block hits
 if it and all before it are cached, as in vLLM. By age, a block goes five minutes after it was
 computed, or after it was last used, and the oldest goes first if there is no room. The field claims
-20 % of hits with a time limit of five minutes and 80 % with LRU.
+20% of hits with a time limit of five minutes and 80% with LRU.
 """
 
 import argparse

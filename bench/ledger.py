@@ -19,7 +19,7 @@ from bench.report import write_report  # noqa: E402
 from evenkeel_runtime.exporter.step_history import StepHistory  # noqa: E402
 from evenkeel_runtime.exporter.step_reader import DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS  # noqa: E402
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, RequestTimes  # noqa: E402
-from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, decode_batch, encode_batch  # noqa: E402
+from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, decode_batches, encode_batch  # noqa: E402
 
 STEP_NS = 5_000_000
 STEPS_A_BATCH = 10
@@ -47,12 +47,12 @@ def main() -> int:
 def measure(batch: int, steps: int) -> dict[str, Any]:
     history = StepHistory(DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS)
     events = [Arrived(number, 0, 100, f"cmpl-{number}-0-deadbeef") for number in range(batch)]
-    history.add(decode_batch(encode_batch(0, 0, 0, [], [], events)))
+    history.add(decode_batches([encode_batch(0, 0, 0, [], [], events)])[0][0])
     times_us = []
     for sequence in range(1, steps // STEPS_A_BATCH + 1):
         data = pack_batch(sequence, batch)
         start_ns = time.perf_counter_ns()
-        history.add(decode_batch(data))
+        history.add(decode_batches([data])[0][0])
         times_us.append((time.perf_counter_ns() - start_ns) / 1e3 / STEPS_A_BATCH)
     end_ns = (steps + STEPS_A_BATCH) * STEP_NS
     times = RequestTimes(0, end_ns, STEP_NS, end_ns)

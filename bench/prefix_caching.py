@@ -102,7 +102,7 @@ def main() -> int:
     ratio = statistics.median(ratios)
     print(
         f"TTFT p50 with prefix caching: {1 - ratio:.0%} lower "
-        f"(pairs {1 - max(ratios):.0%} to {1 - min(ratios):.0%}); target 60 %"
+        f"(pairs {1 - max(ratios):.0%} to {1 - min(ratios):.0%}); target 60%"
     )
     rows = [{name: asdict(side) for name, side in pair.items()} for pair in pairs]
     write_report(args.json, {"ttft_ratio": ratio, "pairs": rows})

@@ -2,7 +2,7 @@
 
     python bench/quantile_estimators.py --runs 60
 
-B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decisions/0104 explains why.
+B's TTFT is 10% longer, 1,000 pairs, margin 5%, one-sided 2.5%. docs/decisions/0104 explains why.
 """
 
 import argparse

@@ -39,7 +39,7 @@ FROM requests_1m WHERE model = 'demo' GROUP BY minute ORDER BY minute"""
 RAW = """SELECT toStartOfMinute(time) AS minute, quantilesExact(0.5, 0.95, 0.99)(ttft_s) AS ttft_s
 FROM requests WHERE model = 'demo' GROUP BY minute ORDER BY minute"""
 # Log-normal times to first token around 0.25 s with a long tail, four tenants, two prompt versions,
-# prompts of 50 to 450 tokens of which half is cached now and then, 3 % errors.
+# prompts of 50 to 450 tokens of which half is cached now and then, 3% errors.
 FILL = """INSERT INTO requests (time, trace_id, span_id, service, request_id, model, tenant,
     slo_class, route, prompt_name, prompt_version, status, finish_reason, input_tokens,
     output_tokens,

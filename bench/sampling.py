@@ -88,8 +88,8 @@ def estimate(probability: float, num_draws: int) -> dict[str, float]:
             }
             decision = sampler.decide(SampledRequest(rng.randbytes(16), "", attributes))
             stalls.append(stall_s)
-            total += decision.detail_weight * stall_s
             if decision.is_kept:
+                total += decision.sample_weight / decision.detail_probability * stall_s
                 kept.append(stall_s)
         num_kept += len(kept)
         num_all += len(stalls)

@@ -4,16 +4,16 @@ Turns come from recorded sessions: times, tokens, API and think seconds, stop re
 Everything else is drawn here, from a literal seed:
 
 - A turn waits in a queue (exponential, mean 0.05 s) before its recorded API seconds, of which 10
-  to 40 % are prefill, 0 to 2 % of what remains nobody's, and the rest decode. Without recorded API
+  to 40% are prefill, 0 to 2% of what remains nobody's, and the rest decode. Without recorded API
   seconds it takes 5 s.
 - The pause after a turn that stopped to use a tool is 1 to 3 tools at once and up to 0.3 s of the
   client's before and after them; the longest tool takes the rest. Other pauses are the client's.
 - A recorded sub-agent is a tool `Task` in that pause: an agent of 2 to 6 turns with one tool each.
-- In 10 % of the pauses with tools, and 5 % of the others, the prefix is evicted at a random moment;
-  the next turn computes 20 to 80 % of its prefill again. With tools, that moment is while the tool
+- In 10% of the pauses with tools, and 5% of the others, the prefix is evicted at a random moment;
+  the next turn computes 20 to 80% of its prefill again. With tools, that moment is while the tool
   runs that the session waits for, or in the client's time before and after it, which is then no
   eviction during a tool. Two in three engines say so; of the third, only the cached tokens are
-  known, of which the same 20 to 80 % are missing.
+  known, of which the same 20 to 80% are missing.
 - The session is named by an agent's header (x-session-id, x-claude-code-session-id, session-id,
   x-session-affinity), or not at all but the requests have one trace, or not even a trace. Of the
   last, one in five begins with one of 20 prompts that others send too, and a prompt that has shrunk
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel.sessions.work import Kind, Work
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 
 HEADERS = ("x-session-id", "x-claude-code-session-id", "session-id", "x-session-affinity")
 NAMINGS = ("header", "trace", "chain")
@@ -156,7 +156,7 @@ class _Generator:
             else:
                 cached = int(self._num_previous_tokens * (1 - share)) // 64 * 64
         work = self._work(
-            Kind.REQUEST, self._now_s, queue_s + api_s, "model", parent, request_id=request_id,
+            WorkKind.REQUEST, self._now_s, queue_s + api_s, "model", parent, request_id=request_id,
             queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s,
             recompute_s=recompute_s if self._says_evictions else None,
             evicted_s=evicted_s if self._says_evictions else None,
@@ -195,7 +195,7 @@ class _Generator:
         began_s, longest_s = self._now_s, gap_s - before_s - after_s
         self._last_tool = f"tool-{draw.randrange(8)}"
         if sub is None:
-            self._work(Kind.TOOL, began_s, longest_s, self._last_tool)
+            self._work(WorkKind.TOOL, began_s, longest_s, self._last_tool)
             self._charge("tool", longest_s)
             self._now_s += longest_s
         else:
@@ -203,7 +203,7 @@ class _Generator:
             self._delegate(longest_s)
         for _ in range(draw.randrange(3)):
             self._work(
-                Kind.TOOL, began_s, (self._now_s - began_s) * draw.uniform(0.05, 0.9), "short"
+                WorkKind.TOOL, began_s, (self._now_s - began_s) * draw.uniform(0.05, 0.9), "short"
             )
         if draw.random() < 0.1:
             at_s = draw.uniform(began_s - before_s, self._now_s + after_s)
@@ -219,14 +219,14 @@ class _Generator:
             turn = {"in": 3000 + 500 * number, "api": self._draw.uniform(1, 6)}
             self._ask(turn, f"sub {agent} {number}", agent)
             used_s = self._draw.uniform(0.1, 3)
-            self._work(Kind.TOOL, self._now_s, used_s, "read", agent)
+            self._work(WorkKind.TOOL, self._now_s, used_s, "read", agent)
             self._charge("tool", used_s)
             self._now_s += used_s
         inner_s = self._now_s - began_s
         self._now_s += edge_s
         self._charge("tool", 2 * edge_s)
-        self._work(Kind.AGENT, began_s, inner_s, "sub", task, id=agent)
-        self._work(Kind.TOOL, began_s, self._now_s - began_s, "Task", id=task)
+        self._work(WorkKind.AGENT, began_s, inner_s, "sub", task, id=agent)
+        self._work(WorkKind.TOOL, began_s, self._now_s - began_s, "Task", id=task)
 
     def _pause(self, gap_s: float) -> None:
         self._charge("client", gap_s)
@@ -236,7 +236,13 @@ class _Generator:
         self._now_s += gap_s
 
     def _work(
-        self, kind: Kind, start_s: float, seconds: float, name: str, parent: str = "", **more: Any
+        self,
+        kind: WorkKind,
+        start_s: float,
+        seconds: float,
+        name: str,
+        parent: str = "",
+        **more: Any,
     ) -> Work:
         start_ns = _BEGIN_NS + round(start_s * 1e9)
         more.setdefault("id", self._id())
@@ -244,7 +250,7 @@ class _Generator:
             kind, start_ns, start_ns + round(seconds * 1e9), name,
             parent_id=parent, trace_id=self._trace, **more,
         )  # fmt: skip
-        if kind is not Kind.REQUEST:
+        if kind is not WorkKind.REQUEST:
             self._session.others.append(work)
         return work
 

@@ -21,10 +21,10 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.session_replay import Session
-from evenkeel.sessions.work import Kind, Work
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
+from evenkeel_dashboard.sessions.work import Work, WorkKind
 from tests.fixtures.otlp_payload import key_values
 
 CASES = ("attribute", "trace", "served")
@@ -67,7 +67,7 @@ def _add(spans: Any, session: Session, shift_ns: int, true_of: dict[str, int]) -
     trace = uuid.uuid4().bytes
     ordered = sorted(session.works, key=lambda work: work.start_ns)
     for place, work in enumerate(ordered):
-        is_request = work.kind is Kind.REQUEST
+        is_request = work.kind is WorkKind.REQUEST
         if is_request and not work.parent_id and case != "trace":
             trace = uuid.uuid4().bytes
         attributes = _served(work, name) if is_request and case == "served" else _traced(work)
@@ -99,9 +99,9 @@ def _served(work: Work, session: str) -> dict[str, Any]:
 
 
 def _traced(work: Work) -> dict[str, Any]:
-    if work.kind is Kind.REQUEST:
+    if work.kind is WorkKind.REQUEST:
         return {"gen_ai.operation.name": "chat", "gen_ai.request.model": work.name}
-    if work.kind is Kind.TOOL:
+    if work.kind is WorkKind.TOOL:
         return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": work.name}
     return {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": work.name}
 

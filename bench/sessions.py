@@ -6,7 +6,7 @@
 Replays sessions resampled from recorded ones of agents (github.com/callanjfox/kv-cache-tester,
 Apache-2.0, condensed to one line per session); bench/session_replay.py says what is made up.
 
-- ledger: how many ledgers add up to the wall time within 1 %; how far each cause is from the truth;
+- ledger: how many ledgers add up to the wall time within 1%; how far each cause is from the truth;
   evictions while a tool ran, named with the tool: precision, recall and F1, also of engines that
   record evictions and of those of which they are inferred. Right is the request with its tool.
 - finding: through the server's own reading of headers, its digests of messages and the exporter's
@@ -42,12 +42,12 @@ from bench.demo_load import save
 from bench.ingest import BodySeries, build_body, make_unique, run
 from bench.session_replay import HEADERS, Session, generate_all, read_sessions
 from bench.session_spans import case_of, read_back, send
-from evenkeel.sessions.evictions import During, find_evictions
-from evenkeel.sessions.ledger import account
-from evenkeel.sessions.work import Kind
 from evenkeel.times import to_datetime
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment, open_embedded
+from evenkeel_dashboard.sessions.evictions import During, find_evictions
+from evenkeel_dashboard.sessions.ledger import account
+from evenkeel_dashboard.sessions.work import WorkKind
 from evenkeel_runtime.exporter.session_finder import SessionFinder
 from evenkeel_runtime.request.conversation import digest
 from evenkeel_runtime.request.headers import read_headers
@@ -211,7 +211,7 @@ def measure_store(sessions: Sequence[Session]) -> dict[str, Any]:
         name = f"session-{session.number}"
         for work in session.works:
             row = [to_datetime(work.start_ns), "tenant", name]
-            if work.kind is Kind.REQUEST:
+            if work.kind is WorkKind.REQUEST:
                 requests.append([
                     *row, "header", "model", "ok", work.request_id, work.trace_id,
                     work.seconds, work.queue_s, work.prefill_s, work.decode_s, work.recompute_s,

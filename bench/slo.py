@@ -84,7 +84,7 @@ def compare_factors() -> list[dict[str, Any]]:
 
 
 def find_shifts(num_series: int, num_minutes: int = 240) -> dict[str, Any]:
-    """Return how often change points are detected in noise, and in noise with a +20 % shift.
+    """Return how often change points are detected in noise, and in noise with a +20% shift.
 
     Noise: AR(1) of the logarithm with coefficient 0.6 and innovations of sd 0.04.
     """
@@ -126,7 +126,7 @@ def main() -> int:
         )
     shifts = find_shifts(100)
     print(f"change points in {shifts['series']} null series: {shifts['false_alarms']}")
-    print(f"+20 % shifts found in as many: {shifts['shifts_found']}")
+    print(f"+20% shifts found in as many: {shifts['shifts_found']}")
     figures = {"promtool": promtool, "factors": factors, "change_points": shifts}
     write_report(args.json, figures)
     is_good = not shifts["false_alarms"] and shifts["shifts_found"] >= 0.95 * shifts["series"]

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.report import write_report
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
-from evenkeel_collector.alerts.evidence import EvidenceBook
+from evenkeel_collector.alerts.evidence_requests import EvidenceBook
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.store.storage import Storage, open_embedded

@@ -22,7 +22,7 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.slo.tracks import LONG_LOOK_EVERY_NS
+from evenkeel_collector.slo.track_updates import LONG_LOOK_EVERY_NS
 from evenkeel_collector.store.storage import open_embedded
 
 SECOND_NS = 10**9

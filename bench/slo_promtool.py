@@ -16,8 +16,8 @@ import yaml
 from evenkeel.errors import CannotMeasureError
 from evenkeel.slo.backtest import replay
 from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, Counts, Severity, WindowRule
-from evenkeel.slo.formats.prometheus import BAD_METRIC, EVENTS_METRIC, prometheus_rules
 from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_collector.slo.formats.prometheus import BAD_METRIC, EVENTS_METRIC, prometheus_rules
 
 CASES_A_FILE = 50
 _TARGETS = ("1/2", "0.9", "0.95", "0.99", "0.995", "0.999", "2/3")

@@ -5,8 +5,8 @@
 One `evenkeel serve demo`. Static: a group of N requests is sent together, and the next group waits
 for the slowest of it, as a server with static batches does, but without their padding. Continuous:
 N requests are kept in flight, and vLLM refills the batch at every step. The same answer lengths for
-both, with a long tail. The field claims 2.1 times the throughput, +40 %, and 23 times (OPT-13B on
-an A100, Anyscale 2023), and a GPU 50 % busy under static batches.
+both, with a long tail. The field claims 2.1 times the throughput, +40%, and 23 times (OPT-13B on
+an A100, Anyscale 2023), and a GPU 50% busy under static batches.
 """
 
 import argparse

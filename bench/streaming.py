@@ -5,7 +5,7 @@
 One `evenkeel serve demo`, one request at a time, the same questions streamed and not, in random
 order. At the client: until the first text; not streamed, that is the whole answer. On the server:
 `evenkeel.ttft_s` of the streamed request's span, `evenkeel.e2e_s` of both. The field claims a TTFT
-97 % lower at P90 (Amazon Bedrock, Llama 3.1 70B) and 10 to 100 times sooner as perceived.
+97% lower at P90 (Amazon Bedrock, Llama 3.1 70B) and 10 to 100 times sooner as perceived.
 """
 
 import argparse

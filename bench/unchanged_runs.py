@@ -6,7 +6,7 @@
 300 items in clusters of 1, 5 and 20, whose changes have a correlation of 0, 0.5 and 1 within a
 cluster: an item takes its cluster's value with the square root of that as its probability. A and B
 are equal, so "better", "worse" and "regressed" are false alarms; at most 64 of 1,000 runs may give
-one (5 % plus the scatter of 1,000 runs). For the same clusters it also measures how often an
+one (5% plus the scatter of 1,000 runs). For the same clusters it also measures how often an
 unchanged candidate is shown to be no worse in accuracy and in latency, and how often one that loses
 a tenth of its answers and a tenth of its speed is detected.
 """

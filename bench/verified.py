@@ -163,7 +163,7 @@ def read_counts(client: httpx.Client) -> dict[str, float]:
 
 
 def ratio(rows: Sequence[dict[str, Any]], slow: str, fast: str) -> list[float]:
-    """Sum of one arm's times over another's, with the 95 % interval."""
+    """Sum of one arm's times over another's, with the 95% interval."""
     pairs = [(row[slow], row[fast]) for row in rows]
     draws = random.Random(7)
 

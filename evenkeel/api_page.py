@@ -11,8 +11,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
+
+from evenkeel.html_templates import html_templates
 
 _LIMITS = {
     "minLength": "at least {} long", "maxLength": "up to {} characters", "pattern": "{}",
@@ -45,13 +47,7 @@ def render_api(document: Mapping[str, Any]) -> ApiPage:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("evenkeel", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = html_templates("evenkeel")
     environment.filters |= {"kind": kind_of, "text": text_of, "meanings": meanings_of}
     return environment
 

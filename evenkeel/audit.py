@@ -13,7 +13,7 @@ from typing import Any
 
 from evenkeel.errors import UnusableFileError
 from evenkeel.private_files import FILE_MODE
-from evenkeel.write_ahead_log import use_write_ahead_log
+from evenkeel.sqlite_wal import use_write_ahead_log
 
 logger = logging.getLogger(__name__)
 

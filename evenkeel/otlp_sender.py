@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.otlp_target import METRICS, PROTOCOL_GRPC, TRACES, OtlpTarget
+from evenkeel.retry_delay import RetryDelay, read_retry_after
 
 # OTLP specification, "Failures": only these may be retried.
 _RETRYABLE_HTTP = (429, 502, 503, 504)
@@ -58,15 +59,15 @@ def open_sender(target: OtlpTarget) -> Send:
 def deliver(send: Send, body: bytes, num_spans: int) -> Delivery:
     """Send a batch until the receiver accepts or rejects it, in up to eight attempts.
 
-    Waits as long as the receiver asks, up to 10 s; otherwise starts at 0.2 s and doubles each time.
-    An unreachable receiver is not retried.
+    Waits as long as the receiver asks, otherwise about 0.2 s and twice as long each time; up to
+    10 s. An unreachable receiver is not retried.
     """
+    delay = RetryDelay(FIRST_WAIT_S, LONGEST_WAIT_S)
     for attempt in range(MAX_ATTEMPTS):
         outcome = send(body, num_spans)
         if outcome.is_done or outcome.is_unreachable or attempt == MAX_ATTEMPTS - 1:
             return outcome
-        wait_s = outcome.retry_after_s or FIRST_WAIT_S * 2**attempt
-        time.sleep(min(wait_s, LONGEST_WAIT_S))
+        time.sleep(delay.next_s(outcome.retry_after_s))
     raise AssertionError("the last attempt returns")
 
 
@@ -111,7 +112,7 @@ def _open_http(target: OtlpTarget) -> Send:
             return Delivery(is_done=True, num_rejected=_num_rejected(response.content))
         reason = f"HTTP {response.status_code}"
         if response.status_code in _RETRYABLE_HTTP:
-            wait_s = _seconds(response.headers.get("retry-after"))
+            wait_s = read_retry_after(response.headers.get("retry-after"))
             return Delivery(is_done=False, retry_after_s=wait_s, reason=reason)
         return Delivery(is_done=True, num_rejected=num_spans, reason=reason)
 
@@ -169,10 +170,3 @@ def _num_rejected(answer: bytes) -> int:
     except DecodeError:
         return 0
     return int(response.partial_success.rejected_spans)
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    try:
-        return max(0.0, float(retry_after)) if retry_after else None
-    except ValueError:
-        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,3 +81,22 @@ def _tighten_one(path: Path) -> None:
 def open_private(path: str, flags: int) -> int:
     """Open a file as readable only by its owner: an `opener=` for `open`."""
     return os.open(path, flags, FILE_MODE)
+
+
+def replace_private(path: Path, *parts: bytes | memoryview) -> None:
+    """Write or replace a file that only its owner can read; readers see the old one or the new one.
+
+    A missing folder is created, readable only by its owner. The file may be lost in a power cut.
+
+    Raises:
+        OSError: If it cannot be written; the old file is still there.
+    """
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(draft, "xb", opener=open_private) as file:
+            file.writelines(parts)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

@@ -82,9 +82,9 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     max_tokens: Annotated[int | None, InStore("tokens, as requested", spans.REQUEST_MAX_TOKENS)] = (
         None
     )
-    temperature: Annotated[float | None, InStore("as asked for", spans.REQUEST_TEMPERATURE)] = None
+    temperature: Annotated[float | None, InStore("as requested", spans.REQUEST_TEMPERATURE)] = None
     input_tokens: Annotated[int | None, InStore("tokens in the prompt", spans.INPUT_TOKENS)] = None
-    output_tokens: Annotated[int | None, InStore("tokens made", spans.OUTPUT_TOKENS)] = None
+    output_tokens: Annotated[int | None, InStore("tokens generated", spans.OUTPUT_TOKENS)] = None
     cached_tokens: Annotated[
         int | None, InStore("input tokens found in the prefix cache", spans.CACHED_TOKENS)
     ] = None

@@ -46,7 +46,7 @@ def read_query(query: Path) -> str:
         ConfigurationError: If there is no such file.
     """
     if not query.is_file():
-        raise ConfigurationError(f"no query is at {query}")
+        raise ConfigurationError(f"there is no query at {query}")
     return query.read_text(encoding="utf-8")
 
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from evenkeel.errors import ConfigurationError
 
+MINUTE_NS = 60 * 10**9
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Their nanoseconds are integers of 64 bits, as databases keep them.
 YEARS = range(1678, 2262)

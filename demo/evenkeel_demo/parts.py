@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.processes import Part
+from evenkeel.synced_text import sync_text
 
 # A 30-day period at this scale is 6 hours, and its 1 h / 5 min page window 30 s / 2.5 s.
 WINDOW_SCALE = "1/120"
@@ -197,9 +198,7 @@ def _write(data_dir: Path, name: str, values: Mapping[str, str]) -> Path:
     for key, value in values.items():
         text = text.replace(key, value)
     path = data_dir / name
-    draft = path.with_name(f".{name}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    sync_text(path, text)
     return path
 
 

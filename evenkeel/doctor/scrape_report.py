@@ -230,7 +230,7 @@ def _read_text(answer: httpx.Response) -> str:
             if len(text) > MAX_PAGE_BYTES:
                 raise CannotMeasureError(f"the page is larger than {MAX_PAGE_BYTES >> 20} MiB")
     except zlib.error as error:
-        raise CannotMeasureError(f"it is not gzip, as it says: {error}") from error
+        raise CannotMeasureError(f"it claims to be gzip, but is not: {error}") from error
     if unpacker is not None and not unpacker.eof:
         raise CannotMeasureError("its gzip is cut off")
     return text.decode("utf-8", errors="replace")

@@ -1,1 +1,1 @@
-"""What is known of each serving engine: how its spans are recognised, what its metrics mean."""
+"""What is known about each serving engine: how its spans are recognised, what its metrics mean."""

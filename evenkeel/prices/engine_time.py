@@ -1,4 +1,4 @@
-"""What the time of one's own engines costs, by what it was spent on."""
+"""What the time of your own engines costs, by what it was spent on."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _DATE_EXPECTED = "expected a date such as 2026-01-31, without quotes"
 
 
 class IdleShare(StrEnum):
-    """Who pays for the time in which one's own engine computes nothing.
+    """Who pays for the time in which your own engine computes nothing.
 
     Attributes:
         APART: Nobody: it is a line of its own in the bill.
@@ -149,7 +149,7 @@ class ModelPrice(_Price):
 
 
 class EnginePrice(_Price):
-    """What one's own engine costs per hour.
+    """What your own engine costs per hour.
 
     Attributes:
         engine_hour: An hour of the whole engine; or `gpu_hour`, not both.
@@ -202,7 +202,7 @@ class PriceFile(_Table):
         currency: The currency of the bill: every cost is in it.
         exchange: Other currencies in which prices are stated.
         model: Prices of hosted models.
-        engine: Prices of one's own engines.
+        engine: Prices of your own engines.
     """
 
     currency: CurrencyCode = DEFAULT_CURRENCY

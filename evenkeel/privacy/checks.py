@@ -1,4 +1,4 @@
-"""Checks that no pattern can do, such as telling a password from a placeholder.
+"""Checks that a pattern cannot make, such as telling a password from a placeholder.
 
 A check gets a text, the part that a rule's pattern matched, and the budget; it yields the parts
 that are the secret: none, all of it, or some (a card number followed by its security code).

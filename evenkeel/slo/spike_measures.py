@@ -82,7 +82,7 @@ SPIKE_MEASURES: Mapping[str, SpikeMeasure] = {
     "refused_share": SpikeMeasure(
         SpikeKind.SHARE,
         "answers refused by a content filter",
-        "Open examples: a prompt, retrieved text or a caller that meets the filter.",
+        "Open examples: a prompt, retrieved text or a caller that triggers the filter.",
         {"finish_reason": "content_filter"},
     ),
 }

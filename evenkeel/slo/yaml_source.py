@@ -234,7 +234,7 @@ class Section:
             if name in self.left:
                 is_next = name in ("apiVersion", "kind")
                 remedy = ": a line --- separates documents" if is_next else ""
-                raise at_key.complaint(f"{name} comes twice{remedy}")
+                raise at_key.complaint(f"{name} appears twice{remedy}")
             self.left[name] = Value(node, value.path, name, value.subject)
 
     def __enter__(self) -> Self:

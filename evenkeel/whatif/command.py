@@ -8,9 +8,10 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 from evenkeel.cli import Command
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError
 from evenkeel.secret_text import address_argument
-from evenkeel.times import parse_time_ns, rfc3339, to_datetime
+from evenkeel.time_arguments import check_order, time_argument
+from evenkeel.times import rfc3339, to_datetime
 
 if TYPE_CHECKING:
     from evenkeel.whatif.saving import PredictedSaving
@@ -35,10 +36,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="begin",
         required=True,
+        type=time_argument,
         metavar="TIME",
         help="start, such as 2026-11-24T09:00 (UTC)",
     )
-    parser.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive (default: now)")
+    parser.add_argument(
+        "--to", dest="end", type=time_argument, metavar="TIME", help="end, exclusive (default: now)"
+    )
     parser.add_argument("--model", default="", metavar="NAME", help="only engines of this model")
     parser.add_argument(
         "--store-url",
@@ -59,11 +63,9 @@ def _run(args: argparse.Namespace) -> int:
     from evenkeel.whatif.reading import predicted_saving
     from evenkeel.whatif.saving import Unpredictable
 
-    from_ms = parse_time_ns(args.begin) // 10**6
-    to_ns = time_ns() if args.end is None else parse_time_ns(args.end)
-    to_ms = to_ns // 10**6
-    if to_ms <= from_ms:
-        raise ConfigurationError(f"--to {args.end!r} is not after --from {args.begin!r}")
+    to_ns = time_ns() if args.end is None else args.end
+    check_order(args.begin, to_ns)
+    from_ms, to_ms = args.begin // 10**6, to_ns // 10**6
     store = Store(args.store_url)
     try:
         found = predicted_saving(store.rows, args.without, from_ms, to_ms, args.model)

@@ -13,7 +13,7 @@ from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
-from evenkeel_collector.slo.evidence import read_evidence
+from evenkeel_collector.slo.evidence import gather
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.storage import Storage
 from tests.fixtures.dashboard_process import NO_FILTER
@@ -123,7 +123,8 @@ def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: P
         statuses = Evaluator(file, store, book, None, failures.append).cycle(now_ns)
         assert failures == [] and len(statuses) == len(file.slos)
         for slo in file.slos:
-            read_evidence(slo, now_ns - 3600 * SECOND_NS, now_ns, store, None)
+            facts = gather(slo, now_ns - 3600 * SECOND_NS, now_ns, None, store)
+            assert "evidence" not in facts
             span = Span(now_ns - 3600 * SECOND_NS, now_ns)
             more = {"width_ns": [SECOND_NS], "limit": 5, **NO_CORRECTIONS}
             for name in ("slo_spent", "slo_cohorts", "slo_minutes", "slo_burned"):

@@ -126,7 +126,7 @@ def nothing(path: Path) -> None:
 
 
 LOADED = (
-    "evenkeel.slo.formats.importing",
+    "evenkeel_collector.slo.formats.importing",
     "evenkeel_collector.serve.foreground",
     "evenkeel_collector.slo.report_text",
     "evenkeel_collector.store.backup",

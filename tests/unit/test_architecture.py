@@ -34,10 +34,8 @@ ROOMS: dict[str, dict[str, list[str]]] = {
         "prices": [""],
         "privacy": [""],
         "prompts": [""],
-        "sessions": [""],
         "slo": [""],
         "slo.file": ["", "slo"],
-        "slo.formats": ["", "slo", "slo.file"],
         "whatif": ["", "prices"],
         "why": [""],
     },
@@ -82,6 +80,7 @@ ROOMS: dict[str, dict[str, list[str]]] = {
             "redaction",
             "serve",
             "slo",
+            "slo.formats",
             "store",
         ],
         "delivery": ["alerts"],
@@ -103,6 +102,7 @@ ROOMS: dict[str, dict[str, list[str]]] = {
             "telemetry",
         ],
         "slo": ["alerts", "delivery", "store"],
+        "slo.formats": [],
         "store": ["log", "telemetry"],
         "telemetry": ["log"],
     },
@@ -135,8 +135,9 @@ ROOMS: dict[str, dict[str, list[str]]] = {
         "pages.health": ["draw", "frame"],
         "pages.latency": ["draw", "frame"],
         "pages.request": ["draw", "frame"],
-        "pages.sessions": ["draw", "frame"],
+        "pages.sessions": ["draw", "frame", "sessions"],
         "pages.slo": ["draw", "frame"],
+        "sessions": [],
     },
     "evenkeel_evals": {
         "": [],
@@ -196,6 +197,32 @@ def test_no_part_imports_another_part(part: str) -> None:
         for module in MODULES
         if module.part == part
         and (others := {n.split(".")[0] for n in HOUSE.imports_of(module, KNOWN)} - allowed)
+    }
+    assert offenders == {}
+
+
+def test_the_kernel_has_only_what_two_parts_need() -> None:
+    """Or its own commands: what one part alone uses belongs into that part."""
+    graph = {module.name: set(HOUSE.imports_of(module, KNOWN)) for module in MODULES}
+    users: dict[str, set[str]] = {}
+    for start in graph:
+        part = start.split(".")[0]
+        if part == "evenkeel" and not start.endswith((".command", ".cli")):
+            continue
+        reached, waiting = {start}, [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - reached
+            reached |= new
+            waiting += new
+        for name in reached:
+            users.setdefault(name, set()).add(start if part == "evenkeel" else part)
+    offenders = {
+        module.name: sorted(users.get(module.name, ()))
+        for module in MODULES
+        if module.part == "evenkeel"
+        and module.path.name not in ("__init__.py", "__main__.py")
+        and len(found := users.get(module.name, set())) < 2
+        and not any(name.startswith("evenkeel.") for name in found)
     }
     assert offenders == {}
 

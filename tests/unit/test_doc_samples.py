@@ -196,7 +196,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     [
         ("cache", {*CachePolicy.model_fields, *RoutePolicy.model_fields}),
         ("compression", set(CompressionPolicy.model_fields)),
-        ("control", {*ControlConfig.__struct_fields__, *SloClass.__struct_fields__}),
+        ("control", {*ControlConfig.model_fields, *SloClass.model_fields}),
     ],
 )
 def test_every_key_of_a_file_is_explained(page: str, keys: set[str]) -> None:
@@ -237,7 +237,7 @@ def texts_of_code() -> str:
 
 # What the Makefile, Python, ClickHouse and pydantic say.
 OF_OTHER_CODE = (
-    "evenkeel needs Python 3.11", ".venv has another Python than 3.11",
+    "evenkeel needs Python 3.11", ".venv is not Python 3.11",
     "ensurepip is not available", "Address already in use",
     "Cannot modify 'x' setting in readonly mode", "collector.http_port from environment: …",
     "Cannot parse definition from metadata file … .sql",

@@ -15,8 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.private_files import FILE_MODE
+from evenkeel.sqlite_wal import use_write_ahead_log
 from evenkeel.times import parse_time_ns
-from evenkeel.write_ahead_log import use_write_ahead_log
 from evenkeel_collector.alerts.notification import NotifiedAlert, NotifiedGroup
 from evenkeel_collector.alerts.tables import METADATA, group_members, outbox
 

@@ -11,7 +11,7 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.routing import Inhibitor, InhibitRule, Maintenance
 from evenkeel_collector.alerts.alert import Alert, Details, Transition, Update
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.evidence import (
+from evenkeel_collector.alerts.evidence_requests import (
     ANNOTATION,
     GATHERING,
     EvidenceQueue,

@@ -172,7 +172,7 @@ class Grouper:
         grouping: AlertGrouping,
         now_ns: int,
     ) -> None:
-        """Move what was told to the groups that the file has now, which repeat it from now on.
+        """Move what was sent to the groups that the file has now, which repeat it from now on.
 
         Where the old group's incident is closed, the new ones open theirs.
         """
@@ -328,7 +328,7 @@ def _closes_incidents(receiver: Receiver) -> bool:
 
 
 def _is_left(row: Row[Any], receiver: Receiver, receivers: Mapping[str, Receiver]) -> bool:
-    """Return whether what a receiver was told of an alert alone is now told by this one's group."""
+    """Return whether a receiver of single alerts now gets this one in its group."""
     if row.receiver == receiver.name:
         return True
     if place_of(row.receiver) != place_of(receiver.name):

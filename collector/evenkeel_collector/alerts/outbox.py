@@ -306,7 +306,7 @@ class Outbox(AlertDatabase):
         return self._tried((IS_WAITING & is_late) | (IS_DEAD & outbox.c.is_refused & ~works_again))
 
     def retried(self) -> dict[str, FailingReceiver]:
-        """Return the receivers whose waiting notifications were tried in vain, by name.
+        """Return the receivers whose waiting notifications have failed so far, by name.
 
         Dead letters do not count: their receiver may have been removed since.
         """

@@ -20,7 +20,7 @@ class Source(StrEnum):
         return {"prometheus": "prometheus", "clickhouse": "grafana-clickhouse-datasource"}[self]
 
 
-class Kind(StrEnum):
+class PanelKind(StrEnum):
     """How a panel draws its queries."""
 
     CHART = "chart"
@@ -87,7 +87,7 @@ class Panel:
     description: str
     queries: tuple[Prom | BoardSql, ...]
     unit: str = "short"
-    kind: Kind = Kind.CHART
+    kind: PanelKind = PanelKind.CHART
     width: int = 8
     warn: float | None = None
     alarm: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
+from evenkeel_collector.boards.board_model import Board, BoardRow, Panel, PanelKind, Prom
 from evenkeel_collector.boards.overview import ACCEPTANCE, HIT_RATIO
 from evenkeel_collector.boards.promql import MODELS, SERVERS, Fleet
 
@@ -31,7 +31,7 @@ _PREFIX = BoardRow(
             " dashboard's Cache page.",
             (Prom(_FLEET.rate("evenkeel_runtime_prefix_requests_total", by="miss"), "{{miss}}"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Tokens missed",
@@ -44,7 +44,7 @@ _PREFIX = BoardRow(
                 ),
             ),
             "cps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
     ),
 )
@@ -57,7 +57,7 @@ _RESPONSES = BoardRow(
             "`exact` and `near` were served from the cache, `draft` was verified by the model.",
             (Prom(_FLEET.rate(f"{_CACHE}requests_total", by="outcome"), "{{outcome}}"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Served",
@@ -173,7 +173,7 @@ _SPECULATION = BoardRow(
             "By source.",
             (Prom(_FLEET.rate(f"{_DRAFTS}drafted_tokens_total", by="source"), "{{source}}"),),
             "cps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Canaries",

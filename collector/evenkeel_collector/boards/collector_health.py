@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
+from evenkeel_collector.boards.board_model import Board, BoardRow, Panel, PanelKind, Prom
 from evenkeel_collector.boards.promql import COLLECTORS, Fleet
 
 _FLEET = Fleet(COLLECTORS)
@@ -15,20 +15,20 @@ _NOW = BoardRow(
             "Age of the oldest unstored segment",
             "How far pages and SLOs lag. Above a minute: the store is slow or gone.",
             (Prom(_FLEET.highest(f"{_OWN}oldest_unstored_seconds")),),
-            "s", Kind.FIGURE, 6, 30, 120,
+            "s", PanelKind.FIGURE, 6, 30, 120,
         ),
         Panel(
             "Waiting in the log",
             "Bytes acknowledged but not in the store yet.",
             (Prom(_FLEET.total(f"{_OWN}log_bytes")),),
-            "bytes", Kind.FIGURE, 6,
+            "bytes", PanelKind.FIGURE, 6,
         ),
         Panel(
             "Quarantined files",
             "Segments that the store refused, or that were damaged on disk; see"
             " `log/quarantine`.",
             (Prom(_FLEET.total(f"{_OWN}quarantine_files")),),
-            "short", Kind.FIGURE, 6, 1, 10,
+            "short", PanelKind.FIGURE, 6, 1, 10,
         ),
         Panel(
             "Failed SLO evaluations",
@@ -36,7 +36,7 @@ _NOW = BoardRow(
             (Prom(
                 'sum(increase(evenkeel_slo_evaluation_failures_total{instance=~"$collector"}[1h]))'
             ),),
-            "short", Kind.FIGURE, 6, 1, 5,
+            "short", PanelKind.FIGURE, 6, 1, 5,
         ),
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
+from evenkeel_collector.boards.board_model import Board, BoardRow, Panel, PanelKind, Prom
 from evenkeel_collector.boards.overview import KV_USE, TOKENS
 from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
@@ -70,7 +70,7 @@ _QUEUE = BoardRow(
             " or another condition of the request itself.",
             (Prom(_FLEET.total("vllm:num_requests_waiting_by_reason", MODEL, by="reason"),
                   "{{reason}}"),),
-            "short", Kind.STACKED,
+            "short", PanelKind.STACKED,
         ),
         Panel(
             "Time in the queue",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom, Variable
+from evenkeel_collector.boards.board_model import Board, BoardRow, Panel, PanelKind, Prom, Variable
 
 _GPU = 'Hostname=~"$host"'
 _LEGEND = "{{Hostname}} {{gpu}}"
@@ -56,7 +56,7 @@ _CONDITION = BoardRow(
             "Last XID error",
             "0 is none. NVIDIA's XID list says what each number means.",
             (_each("DCGM_FI_DEV_XID_ERRORS"),),
-            "short", Kind.FIGURE, 12, 1, 1,
+            "short", PanelKind.FIGURE, 12, 1, 1,
         ),
         Panel(
             "PCIe retries",
@@ -66,7 +66,7 @@ _CONDITION = BoardRow(
                 f" (rate(DCGM_FI_DEV_PCIE_REPLAY_COUNTER{{{_GPU}}}[$__rate_interval]))",
                 _LEGEND,
             ),),
-            "ops", Kind.CHART, 12,
+            "ops", PanelKind.CHART, 12,
         ),
     ),
 )  # fmt: skip

@@ -21,15 +21,15 @@ from evenkeel.store import read_query
 from evenkeel_collector.boards.board_model import (
     Board,
     BoardSql,
-    Kind,
     Panel,
+    PanelKind,
     Prom,
     Source,
     Variable,
 )
 
 _TAG = "evenkeel"
-_HEIGHT = {Kind.CHART: 8, Kind.STACKED: 8, Kind.FIGURE: 4, Kind.TABLE: 9}
+_HEIGHT = {PanelKind.CHART: 8, PanelKind.STACKED: 8, PanelKind.FIGURE: 4, PanelKind.TABLE: 9}
 # The rollup that most queries read has a row per minute.
 _STORE_STEP = "1m"
 _RANGE = "from=${__from:date:iso}&to=${__to:date:iso}"
@@ -164,16 +164,16 @@ def _panel(panel: Panel, dashboard_url: str) -> Panels:
     builder = _drawing(panel, dashboard_url)
     builder.title(panel.title).description(panel.description).span(panel.width)
     builder.height(_HEIGHT[panel.kind]).datasource(_reference(panel.source)).unit(panel.unit)
-    if panel.source is Source.CLICKHOUSE and panel.kind is not Kind.TABLE:
+    if panel.source is Source.CLICKHOUSE and panel.kind is not PanelKind.TABLE:
         builder.interval(_STORE_STEP)
-    is_series = panel.kind in (Kind.CHART, Kind.STACKED)
+    is_series = panel.kind in (PanelKind.CHART, PanelKind.STACKED)
     for number, query in enumerate(panel.queries):
         ref_id = chr(ord("A") + number)
         match query:
             case Prom(expr, legend):
                 target = prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(ref_id)
                 target.datasource(_reference(Source.PROMETHEUS))
-                if panel.kind is Kind.TABLE:
+                if panel.kind is PanelKind.TABLE:
                     target.instant()
                     target.format(PromQueryFormat.TABLE)
                 else:
@@ -189,14 +189,14 @@ def _panel(panel: Panel, dashboard_url: str) -> Panels:
 
 def _drawing(panel: Panel, dashboard_url: str) -> Panels:
     match panel.kind:
-        case Kind.FIGURE:
+        case PanelKind.FIGURE:
             figure = stat.Panel().graph_mode(common_models.BigValueGraphMode.AREA)
             figure.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
             figure.color_mode(common_models.BigValueColorMode.VALUE)
             return figure.thresholds(_thresholds(panel)).no_value("no data")
-        case Kind.TABLE:
+        case PanelKind.TABLE:
             return _table(panel, dashboard_url)
-        case Kind.CHART | Kind.STACKED:
+        case PanelKind.CHART | PanelKind.STACKED:
             chart = timeseries.Panel().no_value("no data")
             chart.legend(
                 common_builders.VizLegendOptions()
@@ -211,7 +211,7 @@ def _drawing(panel: Panel, dashboard_url: str) -> Panels:
             )
             # A missed scrape is not an outage: connect points up to five minutes apart.
             chart.span_nulls(300_000)
-            if panel.kind is Kind.STACKED:
+            if panel.kind is PanelKind.STACKED:
                 chart.fill_opacity(30).stacking(
                     common_builders.StackingConfig().mode(common_models.StackingMode.NORMAL)
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenkeel_collector.boards.board_model import Board, BoardRow, Kind, Panel, Prom
+from evenkeel_collector.boards.board_model import Board, BoardRow, Panel, PanelKind, Prom
 from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
 _FLEET = Fleet(SERVERS)
@@ -31,49 +31,49 @@ _NOW = BoardRow(
             "Requests",
             "Requests that ended, per second, of all statuses.",
             (Prom(_FLEET.rate(REQUESTS)),),
-            "reqps", Kind.FIGURE, 3,
+            "reqps", PanelKind.FIGURE, 3,
         ),
         Panel(
             "Errors",
             "Share of requests that failed or were refused by control.",
             (Prom(ERROR_RATIO),),
-            "percentunit", Kind.FIGURE, 3, 0.01, 0.05,
+            "percentunit", PanelKind.FIGURE, 3, 0.01, 0.05,
         ),
         Panel(
             "TTFT p95",
             "95th percentile from arrival to the first token, queue included.",
             (Prom(_FLEET.quantile("0.95", "evenkeel_runtime_ttft_seconds")),),
-            "s", Kind.FIGURE, 3,
+            "s", PanelKind.FIGURE, 3,
         ),
         Panel(
             "Waiting",
             "Requests in the engines' queues.",
             (Prom(_FLEET.total("evenkeel_engine_requests", 'state="waiting"')),),
-            "short", Kind.FIGURE, 3, 1, 10,
+            "short", PanelKind.FIGURE, 3, 1, 10,
         ),
         Panel(
             "KV cache in use",
-            "KV blocks held by requests. Near 100 % requests wait for blocks, or are preempted.",
+            "KV blocks held by requests. Near 100% requests wait for blocks, or are preempted.",
             (Prom(KV_USE),),
-            "percentunit", Kind.FIGURE, 3, 0.8, 0.95,
+            "percentunit", PanelKind.FIGURE, 3, 0.8, 0.95,
         ),
         Panel(
             "Prefix cache hits",
             "Share of prompt tokens found in the prefix cache.",
             (Prom(HIT_RATIO),),
-            "percentunit", Kind.FIGURE, 3,
+            "percentunit", PanelKind.FIGURE, 3,
         ),
         Panel(
             "Draft acceptance",
             "Share of drafted tokens that the model accepted.",
             (Prom(ACCEPTANCE),),
-            "percentunit", Kind.FIGURE, 3,
+            "percentunit", PanelKind.FIGURE, 3,
         ),
         Panel(
             "Least budget left",
             "Error budget left of the SLO that has the least; below 0 it is overspent.",
             (Prom(BUDGET_LEFT),),
-            "percentunit", Kind.FIGURE, 3, 0.5, 0.1,
+            "percentunit", PanelKind.FIGURE, 3, 0.5, 0.1,
         ),
     ),
 )  # fmt: skip
@@ -86,7 +86,7 @@ _TRAFFIC = BoardRow(
             "`shed` was refused by control, `aborted` was left by its client.",
             (Prom(_FLEET.rate(REQUESTS, by="status"), "{{status}}"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Tokens",
@@ -140,14 +140,14 @@ _CAUSES = BoardRow(
             " `prefill.others` that of other requests.",
             (Prom(_FLEET.rate(_LEDGER, 'phase="ttft"', by="cause"),
                   "{{cause}}"),),
-            "s", Kind.STACKED, 12,
+            "s", PanelKind.STACKED, 12,
         ),
         Panel(
             "Decoding by cause",
             "Seconds between the first and the last token, per second.",
             (Prom(_FLEET.rate(_LEDGER, 'phase="decode"', by="cause"),
                   "{{cause}}"),),
-            "s", Kind.STACKED, 12,
+            "s", PanelKind.STACKED, 12,
         ),
     ),
 )  # fmt: skip

@@ -9,8 +9,8 @@ from evenkeel_collector.boards.board_model import (
     BoardRow,
     BoardSql,
     Columns,
-    Kind,
     Panel,
+    PanelKind,
     Variable,
 )
 
@@ -34,7 +34,7 @@ _SLOS = BoardRow(
             "Alert changes",
             "Newest first, with what each notification named as its cause.",
             (BoardSql(_HERE / "board_alerts.sql"),),
-            kind=Kind.TABLE,
+            kind=PanelKind.TABLE,
             columns=Columns(
                 (("budget_left_ratio", "percentunit"),),
                 (("slo", "alerts"),),
@@ -62,7 +62,7 @@ _QUALITY = BoardRow(
             "Evaluation gates",
             "Verdicts of evaluation runs, newest first.",
             (BoardSql(_HERE / "board_gates.sql"),),
-            kind=Kind.TABLE,
+            kind=PanelKind.TABLE,
             columns=Columns(links=(("run_id", "evals"),)),
         ),
     ),

@@ -9,8 +9,8 @@ from evenkeel_collector.boards.board_model import (
     BoardRow,
     BoardSql,
     Columns,
-    Kind,
     Panel,
+    PanelKind,
     Variable,
 )
 
@@ -37,14 +37,14 @@ _TRAFFIC = BoardRow(
             "`shed` was refused by control, `aborted` was left by its client.",
             (BoardSql(_HERE / "board_traffic.sql"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Requests by tenant",
             "The ten busiest tenants.",
             (BoardSql(_HERE / "board_tenant_traffic.sql", "tenant"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Tokens",
@@ -82,14 +82,14 @@ _LATENCY = BoardRow(
             "Mean seconds per request by cause, from the ledgers.",
             (BoardSql(_HERE / "board_causes.sql", "cause"),),
             "s",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Queue, prefill, decode",
             "Mean seconds of each phase, of requests that got a token.",
             (BoardSql(_HERE / "board_phases.sql"),),
             "s",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Cached and accepted",
@@ -107,7 +107,7 @@ _WHO = BoardRow(
             "Tenants",
             "Who sends the load, who waits, who wastes tokens.",
             (BoardSql(_HERE / "board_tenant_table.sql"),),
-            kind=Kind.TABLE,
+            kind=PanelKind.TABLE,
             width=12,
             columns=Columns(_COUNTED, (("tenant", "?tenant={tenant}"),)),
         ),
@@ -115,7 +115,7 @@ _WHO = BoardRow(
             "Models and routes",
             "The same, by model and route.",
             (BoardSql(_HERE / "board_route_table.sql"),),
-            kind=Kind.TABLE,
+            kind=PanelKind.TABLE,
             width=12,
             columns=Columns(_COUNTED),
         ),
@@ -124,7 +124,7 @@ _WHO = BoardRow(
             "By time to first token; the ID leads to the request's timeline in evenkeel, with every"
             " cause of its wait.",
             (BoardSql(_HERE / "board_slowest.sql"),),
-            kind=Kind.TABLE,
+            kind=PanelKind.TABLE,
             width=24,
             columns=Columns(
                 (("ttft_s", "s"), ("e2e_s", "s"), ("queue_s", "s"), ("largest_cause_s", "s")),
@@ -148,14 +148,14 @@ _ENGINES = BoardRow(
             "Share of time in which requests waited, by reason.",
             (BoardSql(_HERE / "board_held.sql", "held_by"),),
             "percentunit",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
         Panel(
             "Response cache",
             "Requests by what the response cache did.",
             (BoardSql(_HERE / "board_response_cache.sql", "outcome"),),
             "reqps",
-            Kind.STACKED,
+            PanelKind.STACKED,
         ),
     ),
 )

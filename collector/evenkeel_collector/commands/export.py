@@ -44,7 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_grafana(args: argparse.Namespace) -> int:
-    from evenkeel_collector.boards.folder import write_boards
+    from evenkeel_collector.boards.catalogue import write_boards
 
     # The boards add paths to it.
     if not is_http_address(args.dashboard_url) or {"?", "#"} & set(args.dashboard_url):

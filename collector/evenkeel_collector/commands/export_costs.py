@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.outside_text import for_spreadsheet
-from evenkeel.prices.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
-from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel.time_arguments import check_order, minute_argument
+from evenkeel.times import rfc3339
+from evenkeel_collector.commands.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
 from evenkeel_collector.commands.slo_arguments import add_store_url
 
 if TYPE_CHECKING:
-    from evenkeel.prices.charges import Charge
+    from evenkeel_collector.commands.charges import Charge
 
 _HERE = Path(__file__).parent
 FORMATS = ("csv", "parquet", "focus")
-_MINUTE_NS = 60 * 10**9
 
 
 def add_costs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,10 +36,17 @@ def add_costs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "--from",
         dest="begin",
         required=True,
+        type=minute_argument,
         metavar="TIME",
         help="start, such as 2026-11-01 (UTC)",
     )
-    costs.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive (default: now)")
+    costs.add_argument(
+        "--to",
+        dest="end",
+        type=minute_argument,
+        metavar="TIME",
+        help="end, exclusive (default: now)",
+    )
     costs.add_argument(
         "--format",
         choices=FORMATS,
@@ -62,26 +69,15 @@ def run_costs(args: argparse.Namespace) -> int:
     if args.out is None and (args.json or args.format == "parquet"):
         flag = "--json" if args.json else "--format parquet"
         raise ConfigurationError(f"{flag} needs --out FILE")
-    from_ns = _minute_ns(args.begin, "--from")
-    to_ns = time_ns() if args.end is None else _minute_ns(args.end, "--to")
-    if to_ns <= from_ns:
-        raise ConfigurationError(f"--to {args.end!r} is not after --from {args.begin!r}")
+    from_ns = args.begin
+    to_ns = time_ns() if args.end is None else args.end
+    check_order(from_ns, to_ns)
     found = _read(args, from_ns, to_ns)
     row_of = focus_row if args.format == "focus" else plain_row
     write_rows(args, [row_of(each) for each in found], row_of(NO_CHARGE))
     if args.out is not None:
         _say(args, found, from_ns, to_ns)
     return 0
-
-
-def _minute_ns(text: str, flag: str) -> int:
-    try:
-        at_ns = parse_time_ns(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{flag}: {error}") from error
-    if at_ns % _MINUTE_NS:
-        raise ConfigurationError(f"{flag} is {text!r}, expected a whole minute: costs are kept so")
-    return at_ns
 
 
 def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:

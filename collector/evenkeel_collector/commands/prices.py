@@ -1,4 +1,4 @@
-"""`evenkeel prices`: check a price file, and price stored requests anew."""
+"""`evenkeel prices`: check a price file, or reprice stored requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
-from evenkeel.times import parse_time_ns
+from evenkeel.time_arguments import check_order, minute_argument
 
 if TYPE_CHECKING:
     from evenkeel.prices.price_file import EnginePrice, ModelPrice, PriceFile
@@ -22,7 +22,6 @@ examples:
 
 Stop the collector before you reprice. docs/guide/cost.md describes the file.
 """
-_MINUTE_NS = 60 * 10**9
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +33,15 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "reprice", help="reprice stored requests: all of them, or those of a period"
     )
     reprice.add_argument(
-        "--from", dest="begin", metavar="TIME", help="start, such as 2026-11-01 (UTC)"
+        "--from",
+        dest="begin",
+        type=minute_argument,
+        metavar="TIME",
+        help="start, such as 2026-11-01 (UTC)",
     )
-    reprice.add_argument("--to", dest="end", metavar="TIME", help="end, exclusive")
+    reprice.add_argument(
+        "--to", dest="end", type=minute_argument, metavar="TIME", help="end, exclusive"
+    )
     reprice.add_argument(
         "--data-dir", type=Path, help="the collector's data folder (default ./data)"
     )
@@ -116,19 +121,15 @@ def _run_reprice(args: argparse.Namespace) -> int:
     return 0
 
 
-def _condition(begin: str | None, end: str | None) -> str:
+def _condition(from_ns: int | None, to_ns: int | None) -> str:
     """Return the condition that selects requests of a period; `1` for all."""
-    parts = []
-    for text, flag, sign in ((begin, "--from", ">="), (end, "--to", "<")):
-        if text is None:
-            continue
-        try:
-            at_ns = parse_time_ns(text)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{flag}: {error}") from error
-        if at_ns % _MINUTE_NS:
-            raise ConfigurationError(f"{flag} is {text!r}, expected a whole minute")
-        parts.append(f"time {sign} fromUnixTimestamp64Nano(toInt64({at_ns}), 'UTC')")
+    if from_ns is not None and to_ns is not None:
+        check_order(from_ns, to_ns)
+    parts = [
+        f"time {sign} fromUnixTimestamp64Nano(toInt64({at_ns}), 'UTC')"
+        for at_ns, sign in ((from_ns, ">="), (to_ns, "<"))
+        if at_ns is not None
+    ]
     return " AND ".join(parts) or "1"
 
 

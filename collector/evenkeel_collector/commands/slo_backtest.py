@@ -20,8 +20,8 @@ from evenkeel_collector.commands.stored_minutes import (
 
 if TYPE_CHECKING:
     from evenkeel.slo.backtest import BacktestResult
-    from evenkeel.slo.backtest_score import BacktestScore, Incident
     from evenkeel.slo.model import Slo
+    from evenkeel_collector.slo.backtest_score import BacktestScore, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _run_backtest(args: argparse.Namespace) -> int:
-    from evenkeel.slo.backtest_score import read_incidents
     from evenkeel.slo.file.slo_file import read_slo_file
+    from evenkeel_collector.slo.backtest_score import read_incidents
 
     file = read_slo_file(args.slo)
     if args.days is not None:
@@ -124,7 +124,7 @@ def _try_days(
 
 
 def _try(slo: Slo, result: BacktestResult, incidents: Sequence[Incident]) -> _Tried:
-    from evenkeel.slo.backtest_score import score_alerts
+    from evenkeel_collector.slo.backtest_score import score_alerts
 
     score = score_alerts(result.alerts, incidents, slo.severities) if incidents else None
     return _Tried(slo, result, score)

@@ -6,8 +6,9 @@ from typing import Any
 
 from evenkeel.durations import format_duration
 from evenkeel.slo.backtest import AlertSpan, BacktestResult
-from evenkeel.slo.backtest_score import BacktestScore, Detection
 from evenkeel.times import minute_text
+from evenkeel_collector.slo.backtest_score import BacktestScore, Detection
+from evenkeel_collector.slo.percent import percent
 
 
 def alert_json(alert: AlertSpan) -> dict[str, Any]:
@@ -57,9 +58,9 @@ def backtest_json(result: BacktestResult, score: BacktestScore | None = None) ->
 def backtest_text(result: BacktestResult, score: BacktestScore | None = None) -> str:
     """Return one line per alert, then SLI and budget, then the incidents."""
     lines = [alert_text(alert) for alert in result.alerts] or ["no alert"]
-    sli = "no data" if result.sli is None else f"{result.sli:.4%}"
-    left = "no data" if result.budget_left_ratio is None else f"{result.budget_left_ratio:.2%} left"
-    lines.append(f"SLI {sli}, error budget {left}")
+    left = result.budget_left_ratio
+    budget = "no data" if left is None else f"{percent(left, 2)} left"
+    lines.append(f"SLI {percent(result.sli, 4)}, error budget {budget}")
     if score is not None:
         lines += [_detection_text(detection) for detection in score.detections]
         lines += [
@@ -82,7 +83,7 @@ def _detection_text(detection: Detection) -> str:
 
 
 def _ratio(value: float | None, word: str) -> str:
-    return word if value is None else f"{value:.1%}"
+    return word if value is None else percent(value, 1)
 
 
 def _minute(minute: int) -> str:

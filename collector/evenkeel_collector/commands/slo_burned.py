@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.outside_text import for_terminal
-from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel.time_arguments import check_order, time_argument
+from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
 from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
 
@@ -28,8 +29,14 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     burned = verbs.add_parser("burned", help="list the requests that spent an SLO's error budget")
     add_slo_file(burned)
     burned.add_argument("--name", required=True, metavar="SLO", help="the SLO")
-    burned.add_argument("--from", dest="from_", metavar="TIME", help="start (default: an hour ago)")
-    burned.add_argument("--until", metavar="TIME", help="end (default: now)")
+    burned.add_argument(
+        "--from",
+        dest="from_",
+        type=time_argument,
+        metavar="TIME",
+        help="start (default: an hour ago)",
+    )
+    burned.add_argument("--until", type=time_argument, metavar="TIME", help="end (default: now)")
     burned.add_argument(
         "--limit",
         type=int,
@@ -140,10 +147,9 @@ def _span(args: argparse.Namespace) -> Span:
 
     from evenkeel.slo.query import Span
 
-    to_ns = time_ns() if args.until is None else parse_time_ns(args.until)
-    from_ns = to_ns - 3600 * 10**9 if args.from_ is None else parse_time_ns(args.from_)
-    if from_ns >= to_ns:
-        raise ConfigurationError("--until must be after --from")
+    to_ns = time_ns() if args.until is None else args.until
+    from_ns = to_ns - 3600 * 10**9 if args.from_ is None else args.from_
+    check_order(from_ns, to_ns, "--until")
     return Span(from_ns, to_ns)
 
 

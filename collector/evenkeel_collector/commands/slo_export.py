@@ -29,8 +29,8 @@ def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run_export(args: argparse.Namespace) -> int:
     from evenkeel.slo.file.slo_file import read_slo_file
-    from evenkeel.slo.formats.openslo import openslo_documents, openslo_file
-    from evenkeel.slo.formats.prometheus import EventCounters, prometheus_rules
+    from evenkeel_collector.slo.formats.openslo import openslo_documents, openslo_file
+    from evenkeel_collector.slo.formats.prometheus import EventCounters, prometheus_rules
 
     file = read_slo_file(args.slo)
     if args.openslo and args.name is None:

@@ -25,7 +25,7 @@ def add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run_import(args: argparse.Namespace) -> int:
-    from evenkeel.slo.formats.importing import imported_file
+    from evenkeel_collector.slo.formats.importing import imported_file
 
     text, notes, num_foreign = imported_file(args.file)
     if args.strict and num_foreign:

@@ -15,7 +15,7 @@ def add_templates(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run_templates(args: argparse.Namespace) -> int:
-    from evenkeel.slo.templates import find_template, read_templates
+    from evenkeel_collector.slo.templates import find_template, read_templates
 
     if args.show is not None:
         template = find_template(args.show)

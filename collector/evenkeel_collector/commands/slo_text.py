@@ -16,6 +16,7 @@ from evenkeel.slo.model import SESSIONS, Indicator, Slo, SloFile
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel.slo.routing import InhibitRule
 from evenkeel.slo.rules import Rule, Threshold
+from evenkeel_collector.slo.percent import exact_percent
 
 
 def windows_json(
@@ -50,8 +51,8 @@ def windows_text(
     """Return a table of windows with detection and reset times per error ratio."""
     rows = [["severity", "budget", "long", "short", "factor", "fires above"]]
     for window in windows:
-        limit = f"{_percent(window.error_limit(target))} errors"
-        spent = _percent(window.budget_ratio)
+        limit = f"{exact_percent(window.error_limit(target))} errors"
+        spent = exact_percent(window.budget_ratio)
         spans = format_duration(window.long_s), format_duration(window.short_s)
         rows.append([window.severity, spent, *spans, f"{float(window.factor):.4g}", limit])
     lines = [_table(rows)]
@@ -68,17 +69,13 @@ def windows_text(
     for error in error_ratios:
         rows = [["", "fires after", "resets after"]]
         if all(window.detect_s(target, error) is None for window in windows):
-            lines.append(f"\nIf {_percent(error)} of events are bad, nothing fires.")
+            lines.append(f"\nIf {exact_percent(error)} of events are bad, nothing fires.")
             continue
         for window in windows:
             span = f"{window.severity} {format_duration(window.long_s)}"
             rows.append([f"  {span}", *_detect_and_reset(window, target, error)])
-        lines.append(f"\nIf {_percent(error)} of events are bad:\n{_table(rows)}")
+        lines.append(f"\nIf {exact_percent(error)} of events are bad:\n{_table(rows)}")
     return "\n".join(lines)
-
-
-def _percent(ratio: Fraction | float) -> str:
-    return f"{float(ratio * 100):.10g}%"
 
 
 def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) -> tuple[str, str]:
@@ -211,7 +208,7 @@ def _indicator_text(indicator: Indicator) -> str:
 
 def _slo_text(slo: Slo, interval_s: float) -> str:
     period, is_money = slo.period_words, slo.indicator.budget is not None
-    head = f"{slo.name}: {_percent(slo.target)} of events good over {period}"
+    head = f"{slo.name}: {exact_percent(slo.target)} of events good over {period}"
     if is_money:
         head = f"{slo.name}: costs at most {slo.indicator.budget:g} over {period}"
     for member in slo.indicator.parts:
@@ -238,7 +235,7 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
     if slo.min_bad:
         head += f"; needs at least {_number_of(slo.min_bad, 'bad event')}"
     if slo.confidence is not None:
-        head += f", and for a page {_percent(slo.confidence)} confidence"
+        head += f", and for a page {exact_percent(slo.confidence)} confidence"
     no_data_s = slo.scaled_no_data_s
     head += (
         "\n  no alert if there are no events"
@@ -263,7 +260,7 @@ def _spending_text(slo: Slo) -> str:
     for window in slo.windows:
         spans = format_duration(window.long_s), format_duration(window.short_s)
         most = f"{float(window.budget_ratio) * (slo.indicator.budget or 0.0):g} in {spans[0]}"
-        spent = _percent(window.budget_ratio)
+        spent = exact_percent(window.budget_ratio)
         rows.append([window.severity, spent, *spans, f"{float(window.factor):.4g}", most])
     return _table(rows)
 
@@ -272,7 +269,7 @@ def _step_text(step: BudgetStep) -> str:
     done = [f"fires SloBudgetSpent ({step.severity})"] if step.severity else []
     done += [f"labels its alerts {name}={value}" for name, value in step.labels.items()]
     done += ["freezes prompt promotion"] if step.freezes_promotions else []
-    return f"at {_percent(step.spent_ratio)} of the budget spent: {', '.join(done)}"
+    return f"at {exact_percent(step.spent_ratio)} of the budget spent: {', '.join(done)}"
 
 
 def _firing_text(verb: str, holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.times import MINUTE_NS
 from evenkeel_collector.commands.slo_arguments import add_store_url
 from evenkeel_collector.commands.slo_correct import book_path, read_corrections
 
 if TYPE_CHECKING:
-    from evenkeel.slo.backtest_score import Incident
     from evenkeel.slo.burn_rates import Counts
     from evenkeel.slo.model import Slo
     from evenkeel.slo.query import Span
+    from evenkeel_collector.slo.backtest_score import Incident
     from evenkeel_collector.slo.corrections import Correction
     from evenkeel_collector.slo.history import RowReader
 
-_MINUTE_NS = 60 * 10**9
 _MOST_DAYS = 400
 
 
@@ -91,7 +91,7 @@ def stored_minutes(
     from evenkeel.slo.query import Span
     from evenkeel.store import Store
 
-    to_ns = time_ns() // _MINUTE_NS * _MINUTE_NS
+    to_ns = time_ns() // MINUTE_NS * MINUTE_NS
     span = Span(to_ns - days * 86400 * 10**9, to_ns)
     in_force = read_corrections(book_path(data_dir))
     store = Store(url)
@@ -111,7 +111,7 @@ def minutes_of(
         ConfigurationError: If its slices are not of a minute.
         StoreError: If the store does not answer.
     """
-    from evenkeel.slo.backtest_score import Incident
+    from evenkeel_collector.slo.backtest_score import Incident
     from evenkeel_collector.slo.corrections import CorrectionReason, corrections_of
     from evenkeel_collector.slo.history import count_buckets
     from evenkeel_collector.slo.report import money_for
@@ -123,7 +123,7 @@ def minutes_of(
         )
     ours = corrections_of(slo.name, in_force)
     incidents = [
-        Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
+        Incident(c.comment or c.id, c.from_ns // MINUTE_NS, c.until_ns // MINUTE_NS)
         for c in ours
         if c.reason == CorrectionReason.INCIDENT
         and c.until_ns > span.from_ns
@@ -131,6 +131,6 @@ def minutes_of(
     ]
     # Incidents are what the SLO should alert on, so only maintenance is left out.
     others = [c for c in ours if c.reason != CorrectionReason.INCIDENT]
-    minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
+    minutes = count_buckets(store, slo, span, MINUTE_NS, others)
     allowed = None if slo.indicator.budget is None else money_for(slo, span)
-    return StoredMinutes(slo, minutes, incidents, span.to_ns // _MINUTE_NS, allowed)
+    return StoredMinutes(slo, minutes, incidents, span.to_ns // MINUTE_NS, allowed)

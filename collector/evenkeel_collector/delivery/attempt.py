@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from uuid import uuid4
 
 import httpx
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.retry_delay import read_retry_after
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, fingerprint
 from evenkeel_collector.delivery.address import (
@@ -76,22 +76,13 @@ def read_outcome(status: int, retry_after: str | None, now: datetime) -> Deliver
         is_about_notification=status in _ABOUT_THE_NOTIFICATION,
         is_busy=status == _TOO_MANY,
         error=f"answered {status}",
-        retry_after_s=None if is_refused else _parse_retry_after_s(retry_after, now),
+        retry_after_s=None if is_refused else _wait_s(retry_after, now),
     )
 
 
-def _parse_retry_after_s(text: str | None, now: datetime) -> float | None:
-    """Return the seconds of a Retry-After header, a count or a date; None if there is none."""
-    if text is None:
-        return None
-    if text.strip().isdecimal():
-        return min(float(text), _LONGEST_WAIT_S)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max((moment - now).total_seconds(), 0.0), _LONGEST_WAIT_S)
+def _wait_s(retry_after: str | None, now: datetime) -> float | None:
+    wait_s = read_retry_after(retry_after, now)
+    return None if wait_s is None else min(wait_s, _LONGEST_WAIT_S)
 
 
 def open_client(timeout_s: float, proxy: str | None = None) -> httpx.AsyncClient:

@@ -1,4 +1,4 @@
-"""Leaves a receiver that keeps failing alone, but for an attempt now and then."""
+"""Circuit breaker: leaves a failing receiver alone, except for an occasional attempt."""
 
 from dataclasses import dataclass
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import Receiver, ReceiverType
-from evenkeel.times import rfc3339
+from evenkeel.times import rfc3339, to_datetime
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.alertmanager import alertmanager_message
-from evenkeel_collector.delivery.signature import webhook_signature
 from evenkeel_collector.delivery.slack import slack_message
 from evenkeel_collector.delivery.text import title_of
 
@@ -136,3 +136,31 @@ _MAKERS: dict[ReceiverType, _Maker] = {
     ReceiverType.OPSGENIE: _opsgenie,
     ReceiverType.ALERTMANAGER: _alertmanager,
 }
+
+
+def webhook_signature(
+    receiver: Receiver, notification: Notification, body: str, now_ns: int
+) -> dict[str, str]:
+    """Return the headers of a Standard Webhooks signature (https://www.standardwebhooks.com).
+
+    There is one signature per secret, so that keys can rotate.
+
+    Raises:
+        ConfigurationError: If a secret is missing or is not base64.
+    """
+    from standardwebhooks.webhooks import Webhook
+
+    moment = to_datetime(now_ns)
+    try:
+        signatures = [
+            Webhook(secret.read()).sign(notification.notification_id, moment, body)
+            for secret in receiver.secrets
+        ]
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        # The library's message might contain the secret, so only name the receiver.
+        raise ConfigurationError(
+            f"a secret of receiver {receiver.name!r} is not base64 (whsec_…)"
+        ) from error
+    return {"webhook-timestamp": str(now_ns // 10**9), "webhook-signature": " ".join(signatures)}

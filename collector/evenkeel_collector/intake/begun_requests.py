@@ -1,4 +1,4 @@
-"""Remembers when agents' requests began, for events at their end that do not tell.
+"""Remembers when agents' requests began, for end events that do not say.
 
 Codex CLI sends an event when an answer begins and another when it is complete, in different
 requests to the collector; only the first tells when the request was sent, and in which span.

@@ -108,11 +108,6 @@ class SamplingDecision:
         """Whether the detail is kept."""
         return self.reason is not SamplingReason.DROPPED
 
-    @property
-    def detail_weight(self) -> float:
-        """Number of requests that the kept detail stands for; 0 if it is dropped."""
-        return self.sample_weight / self.detail_probability if self.is_kept else 0.0
-
 
 class Sampler:
     """Decides by status, by objectives, and with a probability for the rest.

@@ -70,7 +70,7 @@ class Silencing(Order):
         description="How long, such as `2h`, up to `30d`; `1h` without it and `end`.",
     )
     begin: str = Field(
-        max_length=40, default="", description="Begin, RFC 3339, within a year; now if empty."
+        max_length=40, default="", description="Start, RFC 3339, within a year; now if empty."
     )
     end: str = Field(max_length=40, default="", description="End, RFC 3339, instead of `duration`.")
     comment: Text = Field(default="", description="Why.")
@@ -94,7 +94,7 @@ class Correct(Order):
     """Exclude a time range from the error budget; an empty `slo` means every SLO."""
 
     slo: str = Field(max_length=200, default="", description="The SLO; empty for all of them.")
-    begin: str = Field(max_length=40, description="Begin, RFC 3339; whole minutes are excluded.")
+    begin: str = Field(max_length=40, description="Start, RFC 3339; whole minutes are excluded.")
     end: str = Field(max_length=40, description="End, RFC 3339, exclusive.")
     reason: CorrectionReason = Field(
         default=CorrectionReason.MAINTENANCE, description="Kind of reason."

@@ -17,7 +17,7 @@ class IdentityAnswer(BaseModel):
 class TimeSpan(BaseModel):
     """A time range, RFC 3339."""
 
-    from_: str = Field(alias="from", description="Begin, RFC 3339.")
+    from_: str = Field(alias="from", description="Start, RFC 3339.")
     until: str = Field(description="End, RFC 3339, exclusive.")
 
 
@@ -66,7 +66,7 @@ class ListedDeadLetter(BaseModel):
 
     number: int = Field(description="Its number, for `POST /api/replay`.")
     id: str = Field(description="The change it reports.")
-    receiver: str = Field(description="The receiver that did not take it.")
+    receiver: str = Field(description="The receiver that did not accept it.")
     status: str = Field(description="Of the alert: `firing` or `resolved`.")
     attempts: int = Field(description="How often delivery was tried.")
     error: str | None = Field(description="Why the last attempt failed.")
@@ -76,7 +76,7 @@ class ListedFailure(BaseModel):
     """A receiver whose last notifications were not accepted; they are retried."""
 
     receiver: str = Field(description="Its name.")
-    undelivered: int = Field(description="Notifications that were tried in vain.")
+    undelivered: int = Field(description="Notifications not delivered so far.")
     since: str = Field(description="When the oldest was queued.")
     error: str | None = Field(description="Why an attempt failed.")
 
@@ -202,7 +202,7 @@ class ReportedSlo(BaseModel):
 class ReportAnswer(BaseModel):
     """The SLO report of a time range."""
 
-    from_: str = Field(alias="from", description="Begin, RFC 3339.")
+    from_: str = Field(alias="from", description="Start, RFC 3339.")
     to: str = Field(description="End, RFC 3339, exclusive.")
     slos: list[ReportedSlo] = Field(description="Results by SLO.")
 

@@ -1,8 +1,8 @@
 """The HTTP API for operating the collector: `/api/…` and `/v1/feedback`.
 
-Every route is declared here with its body and response models; `door.py` checks access, and
-`problems.py` turns errors into responses. An action is a POST of JSON, which no foreign page can
-make a browser send.
+Every route is declared here with its body and response models; `request_checks.py` checks access,
+and `problems.py` turns errors into responses. An action is a POST of JSON, which no foreign page
+can make a browser send.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fastapi.routing import APIRoute
 
 from evenkeel.api_page import render_api
 from evenkeel_collector.operators import actions, answers, feedback, prompts
-from evenkeel_collector.operators.door import ME_PATH, ApiAccess
 from evenkeel_collector.operators.problems import (
     DOCS_PATH,
     FEEDBACK_PATH,
@@ -25,6 +24,7 @@ from evenkeel_collector.operators.problems import (
     ProblemDocument,
     answer_with_problems,
 )
+from evenkeel_collector.operators.request_checks import ME_PATH, ApiAccess
 from evenkeel_collector.operators.service import OperatorService
 from evenkeel_collector.ports.access import AccessScope, ForbiddenError, secret_of
 from evenkeel_collector.ports.hosts import KnownHosts
@@ -137,7 +137,7 @@ def list_prompts(service: Service) -> Any:
 @router.get("/api/report", response_model=answers.ReportAnswer, responses=_REPORTS)
 def report(
     service: Service,
-    begin: Annotated[_Moment, Query(alias="from", description="Begin, RFC 3339.")],
+    begin: Annotated[_Moment, Query(alias="from", description="Start, RFC 3339.")],
     end: Annotated[_Moment, Query(alias="to", description="End, RFC 3339, exclusive.")],
     form: Annotated[
         Literal["json", "markdown", "html"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import sys
@@ -12,11 +13,16 @@ import uvloop
 
 from evenkeel.log_lines import stderr_handler
 from evenkeel_collector.redaction.settings import RedactionSettings
-from evenkeel_collector.serve.allocator import keep_freed_memory
 from evenkeel_collector.serve.service import Addresses, serve
 from evenkeel_collector.serve.settings import CollectorSettings
 
 SWITCH_S = 0.0005
+# <malloc.h>
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+# Below this, blocks come from the heap; so much free memory may stay at the heap's end.
+MMAP_BYTES = 8 << 20
+TRIM_BYTES = 32 << 20
 
 
 def run(settings: CollectorSettings, redaction: RedactionSettings, as_json: bool) -> int:
@@ -63,3 +69,17 @@ async def _print_addresses(
     print(f"OTLP/gRPC  {addresses.grpc_url}")
     print(f"queries    {addresses.query_url}   (ClickHouse HTTP, read-only)")
     print(f"data       {settings.data_dir.resolve()}", flush=True)
+
+
+def keep_freed_memory() -> bool:
+    """Make glibc keep freed memory; return whether it accepted that. Else nothing changes.
+
+    Bodies of some hundred kilobytes are parsed and written a hundred times per second. glibc
+    returns blocks of that size to the kernel as soon as they are freed, and each page of the next
+    block is faulted in again, which cost as much CPU as the parsing itself.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, MMAP_BYTES) and mallopt(M_TRIM_THRESHOLD, TRIM_BYTES))

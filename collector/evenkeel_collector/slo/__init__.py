@@ -1,1 +1,1 @@
-"""Evaluates SLOs and rules inside a running collector, with evidence, corrections and reports."""
+"""Evaluates SLOs and rules in a running collector: evidence, corrections, reports, templates."""

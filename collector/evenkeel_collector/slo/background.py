@@ -12,11 +12,10 @@ from evenkeel.errors import StoreError
 from evenkeel.slo.change_points import ChangePoint, find_changes
 from evenkeel.slo.model import Slo
 from evenkeel.slo.query import Span, selection_parameters
-from evenkeel.times import rfc3339
+from evenkeel.times import MINUTE_NS, rfc3339
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
-MINUTE_NS = 60 * 10**9
 _DAY_NS = 86400 * 10**9
 _MIN_EFFECT_RATIO = 0.1
 _MOST_MINUTES = 720

@@ -12,6 +12,7 @@ from evenkeel.slo.model import Slo
 from evenkeel.slo.series import SloStatus
 from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.slo.money import budget_text, current_period, money
+from evenkeel_collector.slo.percent import exact_percent
 
 ALERT_NAME = "SloBudgetSpent"
 _SECOND_NS = 10**9
@@ -34,7 +35,6 @@ def budget_conditions(slo: Slo, verdict: SloStatus, currency: str = "") -> Itera
     for step in slo.budget_policy:
         if step.severity is None:
             continue
-        spent = _percent(step)
         yield Condition(
             slo=_subject(slo, step),
             severity=step.severity.value,
@@ -46,7 +46,8 @@ def budget_conditions(slo: Slo, verdict: SloStatus, currency: str = "") -> Itera
                 "alertname": ALERT_NAME,
                 "slo": slo.name,
                 "severity": step.severity.value,
-                "budget_spent": spent,
+                # Labels identify an alert, and silences match them: the space stays.
+                "budget_spent": exact_percent(step.spent_ratio).replace("%", " %"),
             },
             figures={"sli": verdict.sli, "budget_left_ratio": verdict.budget_left_ratio},
             describe=partial(_describe, slo, step, verdict, currency),
@@ -54,7 +55,7 @@ def budget_conditions(slo: Slo, verdict: SloStatus, currency: str = "") -> Itera
 
 
 def _describe(slo: Slo, step: BudgetStep, verdict: SloStatus, currency: str) -> Mapping[str, str]:
-    spent = _percent(step)
+    spent = exact_percent(step.spent_ratio)
     then = "; prompt promotion is frozen until it drops" if step.freezes_promotions else ""
     summary = f"{spent} of the error budget is spent"
     description = f"Of the budget of {slo.current_period}, {spent} or more is spent{then}."
@@ -118,8 +119,4 @@ def _is_reached(step: BudgetStep, verdict: SloStatus) -> bool:
 
 
 def _subject(slo: Slo, step: BudgetStep) -> str:
-    return f"{slo.name}/budget-{_percent(step).removesuffix('%').strip()}"
-
-
-def _percent(step: BudgetStep) -> str:
-    return f"{float(step.spent_ratio * 100):g} %"
+    return f"{slo.name}/budget-{exact_percent(step.spent_ratio).removesuffix('%')}"

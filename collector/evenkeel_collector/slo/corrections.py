@@ -8,10 +8,9 @@ from enum import StrEnum
 
 from sqlalchemy import insert, select, update
 
+from evenkeel.times import MINUTE_NS
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.tables import as_row, corrections
-
-MINUTE_NS = 60 * 10**9
 
 
 class CorrectionReason(StrEnum):

@@ -20,7 +20,7 @@ from evenkeel_collector.alerts.alert import Transition
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import delivery_conditions, delivery_key
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import EvidenceQueue
+from evenkeel_collector.alerts.evidence_requests import EvidenceQueue
 from evenkeel_collector.alerts.state import Condition, Delays, State
 from evenkeel_collector.slo.absence import no_data_condition, no_data_key
 from evenkeel_collector.slo.budget_steps import budget_conditions, budget_keys, budget_labels
@@ -31,8 +31,8 @@ from evenkeel_collector.slo.groups import Groups
 from evenkeel_collector.slo.rule_evaluator import RuleEvaluator
 from evenkeel_collector.slo.store import SloStore, status_row, unknown_row
 from evenkeel_collector.slo.track import SECOND_NS
-from evenkeel_collector.slo.tracks import Tracks
-from evenkeel_collector.slo.watch import STALLED
+from evenkeel_collector.slo.track_updates import Tracks
+from evenkeel_collector.slo.watchdog import STALLED
 
 ALERT_NAME = "SloBudgetBurn"
 _SET_BACK_NS = 60 * SECOND_NS

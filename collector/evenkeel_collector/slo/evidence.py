@@ -21,6 +21,7 @@ from evenkeel.why.causes import describe_cause
 from evenkeel.why.ledger import OWN_CAUSES
 from evenkeel_collector.slo.background import read_background, what_changed
 from evenkeel_collector.slo.money import budget_text, current_period, money
+from evenkeel_collector.slo.percent import exact_percent, percent
 from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
 
@@ -58,9 +59,9 @@ def describe(
         "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
         "description": (
             f"{_share_missed(burn, slo)} of {_events_of(slo)} in the last {long} missed the "
-            f"objective of {float(slo.target) * 100:.6g} % good. {rates}"
+            f"objective of {exact_percent(slo.target)} good. {rates}"
         ),
-        "sli": _ratio(verdict.sli),
+        "sli": percent(verdict.sli, 2),
         "budget_left": budget_left(verdict.budget_left_ratio),
         "budget_lasts": budget_lasts(slo, verdict.budget_left_ratio, burn.burn_short),
         "burn_rate_long": f"{_rate(burn.burn_long)} over {long}",
@@ -100,17 +101,6 @@ def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
     except StoreError as error:
         found["evidence"] = f"{'incomplete' if found else 'not available'}: {error}"
     return found
-
-
-def read_evidence(
-    slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
-) -> dict[str, str]:
-    """Return facts about the bad requests of a window, by key.
-
-    Raises:
-        StoreError: If the store is unavailable or rejects a query.
-    """
-    return {n: text for n, text in _facts(slo, from_ns, to_ns, store, dashboard_url) if text}
 
 
 def _facts(
@@ -188,7 +178,7 @@ def budget_left(left_ratio: float | None) -> str:
     """Describe the share of the budget left, or by how much it is overspent."""
     if left_ratio is not None and left_ratio < 0:
         return f"none: {1 - left_ratio:.3g} times the budget is spent"
-    return _ratio(left_ratio)
+    return percent(left_ratio, 2)
 
 
 def budget_lasts(slo: Slo, left_ratio: float | None, burn: float | None) -> str:
@@ -308,9 +298,8 @@ def _events_of(slo: Slo) -> str:
 
 
 def _share_missed(burn: WindowBurn, slo: Slo) -> str:
-    if burn.burn_long is None:
-        return "no data"
-    return f"{burn.burn_long * float(1 - slo.target):.1%}"
+    burn_rate = burn.burn_long
+    return percent(None if burn_rate is None else burn_rate * float(1 - slo.target), 1)
 
 
 def _times(rate: float | None) -> str:
@@ -319,10 +308,6 @@ def _times(rate: float | None) -> str:
 
 def _rate(rate: float | None) -> str:
     return "no data" if rate is None else f"{rate:.3g}"
-
-
-def _ratio(value: float | None) -> str:
-    return "no data" if value is None else f"{value:.2%}"
 
 
 def _seconds(value: float) -> str:

@@ -15,7 +15,7 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import StoreError
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.evidence import (
+from evenkeel_collector.alerts.evidence_requests import (
     ANNOTATION,
     EvidenceBook,
     EvidenceQueue,

@@ -12,14 +12,13 @@ from typing import Any
 from evenkeel.slo.burn_rates import Counts, budget_left_ratio
 from evenkeel.slo.model import Slo, SloFile
 from evenkeel.slo.query import Span
-from evenkeel.times import to_datetime, unix_ns
+from evenkeel.times import MINUTE_NS, to_datetime, unix_ns
 from evenkeel_collector.slo.corrections import Correction, corrections_of
 from evenkeel_collector.slo.history import RowReader, count_buckets
 
 _HERE = Path(__file__).parent
 # Days of every time zone consist of whole quarters of an hour.
 _QUARTER_NS = 900 * 10**9
-_MINUTE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def money_for(slo: Slo, span: Span) -> float:
 def _count_days(
     store: RowReader, slo: Slo, span: Span, corrections: Sequence[Correction], zone: tzinfo
 ) -> dict[str, Counts]:
-    width_ns = _MINUTE_NS if corrections else _QUARTER_NS
+    width_ns = MINUTE_NS if corrections else _QUARTER_NS
     if slo.slicing is not None:
         width_ns = int(slo.slicing.length_s * 10**9)
     days: dict[str, Counts] = {}

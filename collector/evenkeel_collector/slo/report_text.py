@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from evenkeel.durations import format_duration
+from evenkeel.html_templates import html_templates
 from evenkeel.times import minute_text, rfc3339
+from evenkeel_collector.slo.percent import exact_percent, percent
 from evenkeel_collector.slo.report import SloReport, SloResult
 
 if TYPE_CHECKING:
@@ -79,15 +79,8 @@ def report_markdown(report: SloReport) -> str:
 
 def report_html(report: SloReport) -> str:
     """Return the report as one self-contained HTML page."""
-    # Names and comments come from users, so everything is escaped.
-    environment = Environment(
-        loader=PackageLoader("evenkeel_collector.slo", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    template = html_templates("evenkeel_collector.slo").get_template("report.html.j2")
+    return template.render(
         title=f"SLO report, {_span(report)}",
         note=_NOTE,
         summary=(_SUMMARY, _summary(report)),
@@ -122,8 +115,8 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
             (
                 f"{result.slo.title} ({result.slo.name})",
                 _target_text(result.slo),
-                "" if is_money else _percent(result.counts.sli, 4),
-                _percent(result.budget_left_ratio, 1),
+                "" if is_money else percent(result.counts.sli, 4),
+                percent(result.budget_left_ratio, 1),
                 _number(result.counts.bad),
                 _number(result.counts.total),
                 alerts or "none",
@@ -135,7 +128,7 @@ def _summary(report: SloReport) -> list[tuple[str, ...]]:
 def _target_text(slo: Slo) -> str:
     if slo.indicator.budget is not None:
         return f"costs at most {slo.indicator.budget:g} in {slo.period_words}"
-    return f"{100 * float(slo.target):.6g}%"
+    return exact_percent(slo.target)
 
 
 def _firings(report: SloReport, result: SloResult) -> list[tuple[str, ...]]:
@@ -202,7 +195,7 @@ def _burn_down(result: SloResult) -> dict[str, str] | None:
         for index, value in enumerate(left)
     )
     return {
-        "days": "; ".join(f"{day}: {1 - share:.1%} left" for day, share in spent),
+        "days": "; ".join(f"{day}: {percent(1 - share, 1)} left" for day, share in spent),
         "points": " ".join(points),
         "zero": f"{100 / (1 - lowest):.2f}",
     }
@@ -211,11 +204,3 @@ def _burn_down(result: SloResult) -> dict[str, str] | None:
 def _number(value: float) -> str:
     """Return a number of weighted events, or an amount: whole and grouped from 1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:g}"
-
-
-def _percent(value: float | None, digits: int) -> str:
-    """Return a share as percent; below 1, it is not rounded to 100%."""
-    if value is None:
-        return "no data"
-    text = f"{value:.{digits}%}"
-    return f"{1 - 0.1 ** (digits + 2):.{digits}%}" if value < 1 <= float(text[:-1]) / 100 else text

@@ -19,7 +19,7 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.series import SloStatus
 from evenkeel.watched_file import WatchedFile
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
-from evenkeel_collector.alerts.evidence import EvidenceQueue
+from evenkeel_collector.alerts.evidence_requests import EvidenceQueue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from evenkeel_collector.slo.budget_steps import promotion_freezes
 from evenkeel_collector.slo.context import CollectorContext
@@ -28,7 +28,7 @@ from evenkeel_collector.slo.gathering import Gatherer
 from evenkeel_collector.slo.metrics import SloMetrics
 from evenkeel_collector.slo.short_history import short_histories
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.slo.watch import Heartbeat, watch
+from evenkeel_collector.slo.watchdog import Heartbeat, watch
 
 logger = logging.getLogger(__name__)
 

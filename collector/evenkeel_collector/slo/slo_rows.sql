@@ -1,5 +1,5 @@
 -- What SLOs judge of each request that ended in [from_ns, to_ns), as fixed-width numbers for
--- RowBinary: evenkeel/slo/judgement.py reads them in this order. What does not exist is NaN. A
+-- RowBinary: judgement.py reads them in this order. What does not exist is NaN. A
 -- selected column is the place of its value in the wanted ones, 0 where none of them wants it.
 SELECT
     -- end_ns, ending and weight are those of evenkeel/slo/good_events.py.

@@ -13,16 +13,6 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 from evenkeel.errors import StoreError, first_line
 from evenkeel.prices.price_file import DEFAULT_CURRENCY
 from evenkeel.slo.good_events import fill
-from evenkeel.slo.judgement import (
-    Buckets,
-    Pattern,
-    Rows,
-    Wanted,
-    matched_sql,
-    read_together,
-    wanted_patterns,
-    wanted_values,
-)
 from evenkeel.slo.model import COUNTED_APART, SESSIONS, Metric, Slo
 from evenkeel.slo.query import (
     CountedIndicator,
@@ -41,6 +31,16 @@ from evenkeel_collector.alerts.alert import Transition
 from evenkeel_collector.alerts.notification import fingerprint
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.slo.history import counted_apart
+from evenkeel_collector.slo.judgement import (
+    Buckets,
+    Pattern,
+    Rows,
+    Wanted,
+    matched_sql,
+    read_together,
+    wanted_patterns,
+    wanted_values,
+)
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from evenkeel.slo.burn_rates import Counts, budget_left_ratio
-from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Slo
 from evenkeel.slo.query import CountedIndicator, slo_parts
 from evenkeel.slo.series import BucketSeries, SeriesEvaluator, SloStatus, buckets_in, choose_width_s
 from evenkeel_collector.slo.corrections import Correction, is_corrected
+from evenkeel_collector.slo.judgement import Buckets
 
 SECOND_NS = 10**9
 # Rows arrive after a request ends (exporter, log, insert), so buckets this old are read again.

@@ -96,7 +96,9 @@ class CallSettlement:
                 self._client = self._client or self._storage.connect()
                 is_held = self._settler.settle(self._client, is_last=True)
         except (ClickHouseError, OSError, StoreError) as error:
-            logger.warning("requests not settled, at the next start error=%s", first_line(error))
+            logger.warning(
+                "requests not settled, retrying at the next start error=%s", first_line(error)
+            )
 
     def _has_turn(self, client: Client, turns: str) -> bool:
         """Whether this collector settles in this slot: the first to write it down."""

@@ -1,4 +1,4 @@
-"""Puts the tables in which clients' requests wait before `requests`, with its columns.
+"""Keeps the tables in which clients' requests wait before `requests`, with the same columns.
 
 At each start: the view that reads others' spans is made to write to `requests_of_others`, and two
 views lead on from there, to `requests` or to `held_requests`. A store that is up to date stays as

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import logging
-import random
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from isal import isal_zlib
 
 from evenkeel.errors import first_line
+from evenkeel.retry_delay import RetryDelay
 from evenkeel_collector.log.isolation import Isolated, first_part, isolate
 from evenkeel_collector.log.recovery import SealedSegment
 from evenkeel_collector.log.segment_format import encode_segment, read_bodies
@@ -94,7 +94,8 @@ class Inserter:
 
     def _store(self, segment: SealedSegment) -> None:
         """Return once the store has the segment, or the thread must stop."""
-        num_refusals, num_memory_failures, num_halvings, wait_s = 0, 0, 0, FIRST_RETRY_S
+        num_refusals, num_memory_failures, num_halvings = 0, 0, 0
+        delay = RetryDelay(FIRST_RETRY_S, MAX_RETRY_S)
         left: SealedSegment | None = segment
         while left is not None and not self._stop.is_set():
             left = self._check(left)
@@ -122,12 +123,12 @@ class Inserter:
                 self._metrics.insert_failures.inc()
                 num_refusals += is_refusal(error)
                 num_memory_failures += is_out_of_memory(error)
+                wait_s = delay.next_s()
                 logger.warning(
                     "insert failed segment=%s retry_s=%.1f error=%s",
                     segment.name, wait_s, first_line(error, max_chars=300),
                 )  # fmt: skip
-            self._stop.wait(wait_s * random.uniform(0.5, 1.5))
-            wait_s = min(wait_s * 2, MAX_RETRY_S)
+                self._stop.wait(wait_s)
 
     def _check(self, segment: SealedSegment) -> SealedSegment | None:
         """Return the intact part of a segment on disk; None if nothing is left or readable.

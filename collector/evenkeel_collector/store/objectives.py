@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
 from evenkeel.slo.selection import Filter, SelectOperator, StatusRange
-from evenkeel_collector.store.judgement import KeyedIndicator
+from evenkeel_collector.store.judged_sql import KeyedIndicator
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -54,7 +54,7 @@ class StoredPrices:
         self._render = render
 
     def reprice(self, file: PriceFile, condition: str) -> int:
-        """Price stored requests anew, and new ones by the same file; return how many have a cost.
+        """Reprice stored requests, and price new ones alike; return how many have a cost.
 
         The rollups are not changed: `Rollups.recount_costs` does.
 

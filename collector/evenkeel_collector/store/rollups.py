@@ -26,7 +26,7 @@ from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
 from evenkeel.store import read_query
-from evenkeel_collector.store.judgement import (
+from evenkeel_collector.store.judged_sql import (
     KeyedIndicator,
     events_of,
     judged_sessions_view,

@@ -1,4 +1,4 @@
-"""Decides which of clients' requests count, counts them, and takes back what comes to be a view.
+"""Decides which of clients' requests count, counts them, and withdraws those that others cover.
 
 Decisions are written down as a batch before they are carried out, and the batch gets a last row
 without ids once they are. A batch that a crash or an error interrupts is carried out again: its

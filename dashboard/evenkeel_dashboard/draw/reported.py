@@ -1,4 +1,4 @@
-"""Tells a value that a request's sender never reports from one that just is not there."""
+"""Distinguishes a value that a request's sender never reports from one that is merely missing."""
 
 from __future__ import annotations
 

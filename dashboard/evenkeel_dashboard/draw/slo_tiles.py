@@ -94,7 +94,7 @@ def closest_burn(row: Row) -> tuple[float | None, float | None]:
 
 
 def objective_words(row: Row) -> str:
-    """Return an SLO's objective in words, such as "99.5 % with TTFT ≤ 500 ms over 30d"."""
+    """Return an SLO's objective in words, such as "99.5% with TTFT ≤ 500 ms over 30d"."""
     objective = row["objective"]
     period = row["calendar_period"] or format_duration(round(row["period_s"]))
     if objective == "cost":

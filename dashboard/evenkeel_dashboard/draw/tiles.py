@@ -70,7 +70,7 @@ class SloTile:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An effect with its 95 % interval as positions on a bar, from 0 (left) to 1 (right).
+    """An effect with its 95% interval as positions on a bar, from 0 (left) to 1 (right).
 
     Attributes:
         lower: Position of the lower limit; `upper` and `estimate` likewise.

@@ -247,7 +247,7 @@ def _range_field(current: Selection) -> None:
 
 
 def _range_buttons(current: Selection) -> None:
-    """Draw earlier, later and zoom out, and the fields for a zone and a range of one's own."""
+    """Draw earlier, later and zoom out, and the fields for a zone and a range of your own."""
 
     def move(halves: int) -> None:
         select(current.shifted(now_ms(), halves))

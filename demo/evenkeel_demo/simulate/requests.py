@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class SimulatedIncident(StrEnum):
-    """What goes wrong between 60 % and 75 % of the simulated time."""
+    """What goes wrong between 60% and 75% of the simulated time."""
 
     NONE = "none"
     LONG_PROMPTS = "long-prompts"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.private_files import FOLDER_MODE, open_private
+from evenkeel.private_files import FOLDER_MODE, replace_private
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item
@@ -88,21 +88,14 @@ class AnswerCache:
         if reply.text is None:
             return
         path = self._path(key)
-        draft = path.with_name(f".{secrets.token_hex(8)}.draft")
         record = {
             "text": reply.text,
             "input_tokens": reply.input_tokens,
             "output_tokens": reply.output_tokens,
             "finish_reason": reply.finish_reason,
         }
-        try:
-            path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
-            text = json.dumps(record).encode("utf-8", errors="replace")
-            with open(draft, "wb", opener=open_private) as file:
-                file.write(text)
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            replace_private(path, json.dumps(record).encode("utf-8", errors="replace"))
 
     def _path(self, key: CacheKey) -> Path:
         digest = key.digest

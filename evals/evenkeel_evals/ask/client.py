@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +16,7 @@ import httpx
 
 from evenkeel import spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel.retry_delay import read_retry_after
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
 
@@ -336,20 +335,6 @@ def _find_obstacle(failure: Exception) -> Obstacle | None:
     if isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
         return Obstacle.BROKEN
     return None
-
-
-def read_retry_after(value: str | None) -> float | None:
-    """Return the seconds that a `Retry-After` header, a number or a date, asks to wait.
-
-    None if the header is missing or unreadable; never below 0.
-    """
-    text = (value or "").strip()
-    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
 
 
 async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import shlex
 import sys
 import time
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from evenkeel.errors import CannotMeasureError
+from evenkeel.retry_delay import RetryDelay
 from evenkeel.secret_text import hide_password
 from evenkeel.settings import find_settings
 from evenkeel_evals.ask.client import Attempt, Call, ChatClient, Obstacle, Reply
@@ -78,6 +78,7 @@ class PatientClient(ChatClient):
         """
         since_s: float | None = None
         num_retries = num_breaks = 0
+        delay = RetryDelay(FIRST_DELAY_S, LONGEST_DELAY_S)
         reconnects = False
         while True:
             started_s = time.monotonic()
@@ -89,11 +90,11 @@ class PatientClient(ChatClient):
                 return replace(attempt.reply, num_retries=num_retries)
             now_s = time.monotonic()
             since_s = now_s if since_s is None else since_s
-            await self._wait(call.side.url, attempt, num_retries, now_s - since_s)
+            await self._wait(call.side.url, attempt, delay, now_s - since_s)
             reconnects = attempt.obstacle is not Obstacle.REFUSED
             num_retries += 1
 
-    async def _wait(self, url: str, attempt: Attempt, num_retries: int, waited_s: float) -> None:
+    async def _wait(self, url: str, attempt: Attempt, delay: RetryDelay, waited_s: float) -> None:
         left_s = self._retry_s - waited_s
         if left_s <= 0:
             raise CannotMeasureError(
@@ -101,9 +102,7 @@ class PatientClient(ChatClient):
                 f"({attempt.reply.error})"
             )
         self._record_outage(url, attempt.reply.error or "")
-        # Jitter, so that the waiting calls do not all return at once.
-        delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(num_retries, 8))
-        delay_s = max(delay_s * random.uniform(0.5, 1.0), attempt.retry_after_s or 0.0)
+        delay_s = max(delay.next_s(), attempt.retry_after_s or 0.0)
         await asyncio.sleep(min(delay_s, left_s))
 
     def _record_outage(self, url: str, reason: str) -> None:

@@ -38,7 +38,7 @@ def interleave(
     """Shuffle the items and order the sides as ABBA or BAAB, in blocks of two pairs.
 
     Each side goes first equally often, and a machine that slows down slows both. Running all of A
-    and then all of B calls 21-51 % of unchanged candidates slower; this order 3.5-6.4 %
+    and then all of B calls 21-51% of unchanged candidates slower; this order 3.5-6.4%
     (docs/guide/evals.md).
 
     Args:

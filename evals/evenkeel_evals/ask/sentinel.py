@@ -47,7 +47,7 @@ class Drift:
         num_readings: Number of answers.
         num_errors: Calls without an answer.
         shift: Hodges-Lehmann e2e of the second half of the run over the first, − 1.
-        lower: Lower limit of its 95 % interval.
+        lower: Lower limit of its 95% interval.
         upper: Upper limit.
         p: Two-sided Mann-Whitney p against "the same throughout".
         num_texts: Number of distinct answers; greedy decoding should give one.
@@ -74,7 +74,7 @@ class Drift:
         """Return one line for a reader."""
         line = (
             f"drift sentinel, {self.num_readings} calls: second half of the run "
-            f"{self.shift * 100:+.1f} % relative to the first (p = {self.p:.2g})"
+            f"{self.shift * 100:+.1f}% relative to the first (p = {self.p:.2g})"
         )
         if self.is_drifting:
             line += "; the server drifted: interleaved pairs still compare, absolute times do not"

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
             raise ConfigurationError(
                 f"gate {gate.text}: runs from different times can only be compared in accuracy and "
-                "errors: machine noise makes 21-51 % of unchanged candidates look slower; "
+                "errors: machine noise makes 21-51% of unchanged candidates look slower; "
                 "use `eval run`"
             )
     if args.report in (args.baseline, args.candidate):

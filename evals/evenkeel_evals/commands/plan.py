@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(record, allow_nan=False))
         return code
-    print(f"{dataset.name}@{dataset.version}, {len(items)} pairs, at 80 % power:")
+    print(f"{dataset.name}@{dataset.version}, {len(items)} pairs, at 80% power:")
     for line in plan:
         print(f"  {line.describe()}")
     for refusal in refusals:

@@ -131,7 +131,7 @@ def _read_prices(
         require_prices(file, models, now)
     if args.mode != StoppingRule.FIXED and needs_engine_seconds(file, models, now):
         raise ConfigurationError(
-            "seconds of the engine are known after a run only; remove --mode, or give prices per "
+            "engine seconds are known only after a run; remove --mode, or give prices per "
             "token with --prices"
         )
     if file is None and not settings.store_address(""):

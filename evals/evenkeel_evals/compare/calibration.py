@@ -35,9 +35,9 @@ class Calibration:
         num_pairs: Pairs per run.
         num_runs: Real runs, not resampled.
         discordance: Share of pairs in which exactly one answer is right.
-        scatter: Standard deviation of log(B/A) across pairs, by latency, without the outer 1 %
+        scatter: Standard deviation of log(B/A) across pairs, by latency, without the outer 1%
             on each side, which a single stall would dominate.
-        noise_floor: By gate measure, the change that 95 % of resampled A/A runs stay below, in
+        noise_floor: By gate measure, the change that 95% of resampled A/A runs stay below, in
             either direction.
         num_resamples: Resampled runs judged.
         num_false_alarms: Resampled runs judged regressed.

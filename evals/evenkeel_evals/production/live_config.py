@@ -218,7 +218,7 @@ def _dial_back(path: Path, dial: _DialBack, names: list[str]) -> DialBack:
         )
     if not 0 < least < 1:
         raise ConfigurationError(
-            f"{path}: gate {dial.gate!r}: expected more than 0 % and less than 100 %"
+            f"{path}: gate {dial.gate!r}: expected more than 0% and less than 100%"
         )
     url = None if dial.url is None else base_url(dial.url)
     return DialBack(dial.gate, scorer, least, dial.prompt, dial.label, dial.cache_route, url)

@@ -38,7 +38,7 @@ class LiveEstimate:
         num_unscored: Answers sampled but not scored.
         num_effective: (Σw)² / Σw²: equivalent number of equally weighted answers.
         share: Σ w·right / Σ w with w = 1/probability, over all requests; None without a score.
-        lower: 95 % Wilson limit at the effective number.
+        lower: 95% Wilson limit at the effective number.
         upper: The upper limit.
         good_at_least: The lowest acceptable share; None for no check.
         drift_p: Anytime-valid p against "the share is at least that"; None without a check.

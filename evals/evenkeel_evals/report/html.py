@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from evenkeel.html_templates import html_templates
 from evenkeel_evals.report.changes import ItemChange, Segment, count_changes, each_change
 from evenkeel_evals.report.table import (
     COLUMNS,
@@ -62,14 +63,7 @@ class ShownText:
 
 def to_html(outcome: Outcome, dashboard_url: str) -> str:
     """Return the page; each answer links to its trace at `dashboard_url`."""
-    # Answers are untrusted text: everything is escaped.
-    environment = Environment(
-        loader=PackageLoader("evenkeel_evals.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = html_templates("evenkeel_evals.report", "templates")
     environment.filters["shorten"] = shorten
     environment.filters["cut"] = cut
     counts = count_changes(outcome.pairs)

@@ -57,7 +57,7 @@ def _case(result: GateResult, outcome: Outcome) -> ElementTree.Element:
     if effect.estimate is not None:
         figures = (
             f"baseline {baseline}, candidate {candidate}, change {change}, "
-            f"95 % interval {interval}, {num_pairs} pairs"
+            f"95% interval {interval}, {num_pairs} pairs"
             + (f"; {effect.note}" if effect.note else "")
         )
     if result.verdict is Verdict.REGRESSED:

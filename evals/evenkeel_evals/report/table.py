@@ -25,7 +25,7 @@ STYLES = {
     Verdict.REGRESSED: "bold red",
     Verdict.INCONCLUSIVE: "yellow",
 }
-COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % interval", "verdict")
+COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95% interval", "verdict")
 LEGEND = (
     "change: B − A in percentage points (pp); for latency, as the client saw it, B/A − 1.",
     "no worse: shown to be within the gate. worse: shown to be worse, but still within the gate.",
@@ -196,4 +196,4 @@ def _value(value: float | None, gate: Gate) -> str:
         return NO_DATA
     if isinstance(gate, CostGate):
         return f"{value:.4g} {gate.unit}".rstrip()
-    return f"{value * 1000:.1f} ms" if isinstance(gate, LatencyGate) else f"{value * 100:.1f} %"
+    return f"{value * 1000:.1f} ms" if isinstance(gate, LatencyGate) else f"{value * 100:.1f}%"

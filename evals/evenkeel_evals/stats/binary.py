@@ -17,7 +17,7 @@ Z95 = float(norm.ppf(0.975))
 
 @dataclass(frozen=True, slots=True)
 class DifferenceIntervals:
-    """Four 95 % intervals of the paired difference of proportions B − A.
+    """Four 95% intervals of the paired difference of proportions B − A.
 
     Attributes:
         wald: delta ± z √(n10 + n01 − (n10 − n01)²/n) / n; too narrow if n is small.
@@ -49,7 +49,7 @@ class PairedBinary:
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """Two 95 % intervals for one proportion."""
+    """Two 95% intervals for one proportion."""
 
     wilson: tuple[float, float]
     clopper_pearson: tuple[float, float]
@@ -100,7 +100,7 @@ def paired_binary(n11: int, n10: int, n01: int, n00: int) -> PairedBinary:
 
 
 def proportion(x: int, n: int) -> Proportion:
-    """Return the Wilson score and Clopper-Pearson 95 % intervals of x out of n.
+    """Return the Wilson score and Clopper-Pearson 95% intervals of x out of n.
 
     Raises:
         ConfigurationError: If n is 0 or x is not between 0 and n.
@@ -115,13 +115,13 @@ def proportion(x: int, n: int) -> Proportion:
 
 
 def wilson(x: int, n: int) -> tuple[float, float]:
-    """Return the Wilson score 95 % interval of x out of n, exactly 0 and 1 at the ends."""
+    """Return the Wilson score 95% interval of x out of n, exactly 0 and 1 at the ends."""
     low, high = _clip(proportion_confint(x, n, method="wilson"))
     return (0.0 if x == 0 else low, 1.0 if x == n else high)
 
 
 def wilson_share(share: float, n: float) -> tuple[float, float]:
-    """Return the Wilson score 95 % interval of a share at an effective number of observations."""
+    """Return the Wilson score 95% interval of a share at an effective number of observations."""
     low, high = _clip(proportion_confint(share * n, n, method="wilson"))
     return (0.0 if share == 0 else low, 1.0 if share == 1 else high)
 

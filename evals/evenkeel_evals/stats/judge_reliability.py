@@ -51,7 +51,7 @@ class CorrectedJudge:
     Attributes:
         judge_only: judge_sum / judge_n, with the judge's bias.
         estimate: judge_only + mean(human − judge) over the labelled items.
-        ci95: Normal 95 % interval of the estimate.
+        ci95: Normal 95% interval of the estimate.
     """
 
     judge_only: float

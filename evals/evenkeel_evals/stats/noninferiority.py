@@ -25,11 +25,11 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LatencyNoninferiority:
-    """One-sided 5 % test that B's latency is below margin × A's.
+    """One-sided 5% test that B's latency is below margin × A's.
 
     Attributes:
         ratio: Geometric mean of B over that of A.
-        upper95: One-sided 95 % upper limit of the ratio.
+        upper95: One-sided 95% upper limit of the ratio.
         p: p-value against H0: ratio ≥ margin.
         verdict: See `judge_ratio`.
     """
@@ -42,13 +42,13 @@ class LatencyNoninferiority:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyNoninferiority:
-    """One-sided 5 % test that B's accuracy is above A's minus the margin.
+    """One-sided 5% test that B's accuracy is above A's minus the margin.
 
     Attributes:
         delta: B − A.
         z: Score statistic at delta = −margin.
         p: 1 − Φ(z), against H0: delta ≤ −margin.
-        lower90: Lower limit of the two-sided 90 % score interval: above −margin when p < 5 %.
+        lower90: Lower limit of the two-sided 90% score interval: above −margin when p < 5%.
         verdict: better, no worse, regressed or inconclusive.
     """
 
@@ -64,7 +64,7 @@ def noninferior_accuracy(n: int, n10: int, n01: int, margin: float) -> AccuracyN
 
     The score test of Tango (1998, Stat. Med. 17:891) and Nam (1997, Biometrics 53:1422): it keeps
     its level when the Wald test does not, and works without discordant pairs. Verdict: "better" if
-    the 90 % interval lies above 0; "no worse" if it lies above −margin; "regressed" if it lies
+    the 90% interval lies above 0; "no worse" if it lies above −margin; "regressed" if it lies
     below 0 and delta is below −margin; else "inconclusive".
 
     Args:
@@ -104,7 +104,7 @@ def noninferior_latency(
     Lists of the same length are pairs: t-test on log(b/a), n − 1 degrees of freedom. Lists of
     different lengths are independent samples: Welch's t-test on the logarithms. The ratio is that
     of geometric means, since the logarithms of latencies are nearly symmetric (as in
-    bioequivalence, Schuirmann 1987). Verdict as for accuracy, with the 90 % interval against 1 and
+    bioequivalence, Schuirmann 1987). Verdict as for accuracy, with the 90% interval against 1 and
     the margin. If all values are the same, the error is 0 and the comparison is exact.
 
     Args:
@@ -163,7 +163,7 @@ def _log_margin(margin_ratio: float) -> float:
         return math.log1p(margin)
     if margin < 1:
         raise ConfigurationError(
-            f"margin_ratio is {margin}, expected the largest B/A such as 1.05, or 0.05 for +5 %"
+            f"margin_ratio is {margin}, expected the largest B/A such as 1.05, or 0.05 for +5%"
         )
     return math.log(margin)
 

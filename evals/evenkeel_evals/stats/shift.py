@@ -32,7 +32,7 @@ class UnpairedShift:
         p_greater: P(U ≥ u) if x and y come from one distribution; small when x is larger.
         p_two_sided: Twice the smaller tail, at most 1.
         hodges_lehmann: Median of all differences x − y.
-        ci95: Interval of the shift; limits are None if the samples are too small for 95 %.
+        ci95: Interval of the shift; limits are None if the samples are too small for 95%.
     """
 
     u: float
@@ -51,7 +51,7 @@ class PairedShift:
         p_greater: P(V ≥ v) if differences are symmetric about 0; small when x is larger.
         p_two_sided: Twice the smaller tail, at most 1.
         pseudo_median: Median of the means of all pairs of differences, each with itself too.
-        ci95: Interval of the pseudo-median; limits are None with too few pairs for 95 %.
+        ci95: Interval of the pseudo-median; limits are None with too few pairs for 95%.
     """
 
     v: float
@@ -65,8 +65,8 @@ def shift_unpaired(x: Sequence[float], y: Sequence[float]) -> UnpairedShift:
     """Compare two independent samples, as R's `wilcox.test(x, y, conf.int = TRUE)`.
 
     p-values come from the exact permutation distribution given the ties. The interval is
-    [D(c), D(mn − c + 1)] of the sorted differences D, c the 2.5 % point of the distribution
-    without ties: exact without ties, at least 95 % with them. Samples above some hundred values
+    [D(c), D(mn − c + 1)] of the sorted differences D, c the 2.5% point of the distribution
+    without ties: exact without ties, at least 95% with them. Samples above some hundred values
     use the normal approximation with tie and continuity correction.
 
     Source: Hollander and Wolfe, Nonparametric Statistical Methods, chapter 4.
@@ -109,7 +109,7 @@ def shift_paired(x: Sequence[float], y: Sequence[float]) -> PairedShift:
     Zero differences are left out of V and its p-values, ties get midranks, and p-values come from
     the exact distribution given those ranks. Pseudo-median and interval use all differences: the
     interval [W(c), W(M − c + 1)] of the M sorted Walsh means is exact without ties or zeros, at
-    least 95 % with them. Above some 840 pairs the normal approximation takes over.
+    least 95% with them. Above some 840 pairs the normal approximation takes over.
 
     Source: Hollander and Wolfe, Nonparametric Statistical Methods, chapter 3.
 

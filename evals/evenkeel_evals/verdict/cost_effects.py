@@ -116,7 +116,7 @@ def _note(pairs: Sequence[AnsweredPair]) -> str | None:
 
 
 def _fieller(a: Floats, b: Floats) -> Interval:
-    """Return the 95 % interval of mean(b) / mean(a); unbounded if a's mean may be 0."""
+    """Return the 95% interval of mean(b) / mean(a); unbounded if a's mean may be 0."""
     count = len(a)
     if count < 2:
         return None, None

@@ -17,7 +17,7 @@ class Effect:
         baseline: A's value: a share, or seconds.
         candidate: B's value.
         estimate: The effect; None if it could not be measured.
-        lower: Lower limit of the 95 % interval.
+        lower: Lower limit of the 95% interval.
         upper: Upper limit.
         p_worse: One-sided p against "B is not worse".
         p_better: One-sided p against "B is not better".

@@ -1,4 +1,4 @@
-"""Judges each gate on each slice; at most 5 % of unchanged candidates are called regressed."""
+"""Judges each gate on each slice; at most 5% of unchanged candidates are called regressed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel_evals.verdict.measure import measure
 OVERALL = "overall"
 # Tags that would be taken for all items here or where results are stored.
 _TAKEN = re.compile(r"(?:tag:)*(?:overall|all)?")
-# One-sided levels: half of 5 % for the gates over all items, half for the gates on slices.
+# One-sided levels: half of 5% for the gates over all items, half for the gates on slices.
 FAMILY_ALPHA = 0.025
 MARGIN_ALPHA = 0.05
 
@@ -49,7 +49,7 @@ class GateResult:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the whole 95 % interval lies on the worse side, ignoring other looks."""
+        """Return whether the whole 95% interval lies on the worse side, ignoring other looks."""
         bound = self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
         if bound is None:
             return False
@@ -158,8 +158,8 @@ def judge(
     """Judge every gate over all pairs, then on each slice.
 
     "Worse" and "better" are one-sided tests, Holm-adjusted within two families, the gates over
-    all pairs and the gates × slices, each at 2.5 %, so at most 5 % of runs without a change are
-    called regressed. "No worse" is a one-sided 5 % test against the margin; since every gate must
+    all pairs and the gates × slices, each at 2.5%, so at most 5% of runs without a change are
+    called regressed. "No worse" is a one-sided 5% test against the margin; since every gate must
     pass for the candidate to pass, it needs no adjustment (intersection-union, Berger 1982).
 
     Args:

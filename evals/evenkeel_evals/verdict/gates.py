@@ -66,7 +66,7 @@ class CostGate:
 Gate = AccuracyGate | ErrorGate | LatencyGate | CostGate
 
 # Judged in every run, even if `--gate` does not name errors.
-# Shares are floating-point quotients: 4 of 400 must not exceed 1 %.
+# Shares are floating-point quotients: 4 of 400 must not exceed 1%.
 _ROUNDING = 1e-9
 USUAL_ERRORS = ErrorGate("errors<=+1%", 0.01)
 

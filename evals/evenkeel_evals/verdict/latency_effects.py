@@ -148,7 +148,7 @@ def _quantile(gate: LatencyGate, quantile: float, found: Latencies, seed: int) -
 def pairs_around(quantile: float, a: Floats, b: Floats) -> NDArray[np.int64]:
     """Return which pairs have their midpoint √(a·b) around a quantile of all midpoints.
 
-    Takes as many ranks on each side as the shorter tail has, so p95 takes the slowest 10 % and p50
+    Takes as many ranks on each side as the shorter tail has, so p95 takes the slowest 10% and p50
     all; at least MIN_PAIRS.
     """
     order = np.argsort(np.log(a) + np.log(b), kind="stable")
@@ -158,7 +158,7 @@ def pairs_around(quantile: float, a: Floats, b: Floats) -> NDArray[np.int64]:
 
 
 def min_pairs_for(quantile: float) -> int:
-    """Return the number of pairs at which order statistics bound the quantile at 95 %."""
+    """Return the number of pairs at which order statistics bound the quantile at 95%."""
     tail = max(quantile, 1 - quantile)
     return max(MIN_PAIRS, math.ceil(math.log(0.025) / math.log(tail)))
 

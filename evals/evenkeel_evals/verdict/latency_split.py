@@ -48,9 +48,7 @@ class LatencySplit:
         ordered = sorted(self.parts.items(), key=lambda part: -abs(part[1]))
         shown = [f"{x * 100:+.1f} from {name}" for name, x in ordered if abs(x) >= SHOWN_FROM]
         causes = ", ".join(shown) or "no cause above half a percent"
-        return (
-            f"{self.metric}, mean of {self.num_pairs} pairs: {self.change * 100:+.1f} %: {causes}"
-        )
+        return f"{self.metric}, mean of {self.num_pairs} pairs: {self.change * 100:+.1f}%: {causes}"
 
 
 def split_latency(

@@ -72,8 +72,8 @@ class GatePlan:
         gate: The gate as it was written.
         num_pairs: Available pairs.
         num_clusters: Clusters that they form.
-        smallest_loss: Smallest true loss detected with 80 % power, a fraction; None if none.
-        pairs_to_pass: Pairs needed to show with 80 % power that an unchanged candidate is within
+        smallest_loss: Smallest true loss detected with 80% power, a fraction; None if none.
+        pairs_to_pass: Pairs needed to show with 80% power that an unchanged candidate is within
             the margin; None if no number is enough.
         can_pass: Whether an unchanged candidate passes in the best case.
         can_fail: Whether a candidate that loses every pair is called regressed.
@@ -81,7 +81,7 @@ class GatePlan:
         clusters_needed: Clusters from which both are possible.
         noise_floor: Noise floor of runs without a change, if it was measured.
         margin: The gate's tolerance.
-        unit: Of a loss as a percentage: points of accuracy, or % of the baseline.
+        unit: What follows a loss in percent: ` points` of accuracy, or `%` of the baseline.
         assumption: The assumption behind the figures.
     """
 
@@ -122,7 +122,7 @@ class GatePlan:
         if not self.can_pass:
             return f"{self.gate} cannot pass with {pairs} unless the candidate is better; {needed}"
         if self.is_below_noise:
-            floor = f"{(self.noise_floor or 0) * 100:.1f} {self.unit}"
+            floor = f"{(self.noise_floor or 0) * 100:.1f}{self.unit}"
             return (
                 f"{self.gate} is below the noise floor of {floor} with {pairs}; "
                 "use a wider margin or more pairs"
@@ -141,7 +141,7 @@ class GatePlan:
         loss = (
             "nothing"
             if self.smallest_loss is None
-            else f"losses of {self.smallest_loss * 100:.1f} {self.unit} or more"
+            else f"losses of {self.smallest_loss * 100:.1f}{self.unit} or more"
         )
         if self.pairs_to_pass is None:
             passing = "no number of pairs shows that an unchanged candidate is within a margin of 0"
@@ -188,7 +188,7 @@ def plan_gates(
     assumptions: Assumptions | None = None,
     num_clusters: int | None = None,
 ) -> list[GatePlan]:
-    """Return what each gate can detect, at 80 % power and the 5 % level.
+    """Return what each gate can detect, at 80% power and the 5% level.
 
     Errors are judged by the observed difference and have no entry. Accuracy uses the exact power
     of the exact McNemar test; shifts use the normal sample-size formula; quantiles use the same
@@ -249,7 +249,7 @@ def _plan_accuracy(gate: AccuracyGate, size: _Size, assumed: Assumptions) -> Gat
         clusters_needed=to_fail,
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
-        unit="points",
+        unit=" points",
         assumption=f"if the judge decides {discordance:.0%} of the pairs"
         if is_preference
         else f"{_source(assumed)}{discordance * 100:.3g}% of the answers change",

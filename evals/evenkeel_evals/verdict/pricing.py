@@ -1,4 +1,4 @@
-"""Prices answers: by a price file, or in seconds of one's own engine."""
+"""Prices answers: by a price file, or in seconds of your own engine."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def repeats_for(num_items: int) -> int:
     An item that passes with probability θ on either side looks broken after the run and k repeats
     with probability (θ(1 − θ))^(k+1), at most 4^−(k+1) for any θ. Over n items of an unchanged
     candidate, the guard therefore fires with probability at most n·4^−(k+1); k is the smallest
-    number for which that is at most 0.1 %.
+    number for which that is at most 0.1%.
     """
     return max(1, math.ceil(math.log(num_items / GUARD_ALPHA, 4)) - 1)
 

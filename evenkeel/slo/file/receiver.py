@@ -39,7 +39,7 @@ def read_receivers(listed: Value) -> tuple[Receiver, ...]:
     for element in listed.items():
         receiver = _read_receiver(element)
         if receiver.name in receivers:
-            raise element.complaint(f"receiver {receiver.name!r} comes twice", "name")
+            raise element.complaint(f"receiver {receiver.name!r} appears twice", "name")
         receivers[receiver.name] = receiver
     return tuple(receivers.values())
 

@@ -37,7 +37,7 @@ def read_time_intervals(listed: Value | None) -> dict[str, tuple[MuteTime, ...]]
         with element.section() as section:
             name = section.required("name")
             if name.text() in found:
-                raise name.complaint(f"time interval {name.text()!r} comes twice")
+                raise name.complaint(f"time interval {name.text()!r} appears twice")
             found[name.text()] = section.read("times", Value.each, read_mute_time)
     return found
 

@@ -23,7 +23,7 @@ _MARK = "_evenkeel"
 # How legacy parsers name what begins a call, and the terminals of the declarative ones.
 _ATTRIBUTE = re.compile(r"(tool_calls?|function_call)_?(start|begin)(_token)?|bot_token", re.I)
 _TERMINALS = ("TOOL_START", "TOOL_CALLS", "TOOL_SECTION_START", "TOOL_REQUESTS_START")
-_errors = ErrorGuard(logger.error, "tool calls that did not parse are not all counted: %r")
+_errors = ErrorGuard(logger.error, "not all tool calls that failed to parse are counted: %r")
 
 
 def watch_parsers() -> bool:

@@ -141,7 +141,7 @@ def _watch_weights(engine: Any, changes: Sequence[Callable[[], None]]) -> None:
     async def observed(method: Any, *args: Any, **options: Any) -> Any:
         if isinstance(method, str) and method.startswith(_READING_CALLS):
             return await call(method, *args, **options)
-        logger.info("%s may change the weights: no answer so far is used again", method)
+        logger.info("%s may change the weights: no earlier answer is used again", method)
         record_change()
         try:
             return await call(method, *args, **options)

@@ -46,7 +46,6 @@ from evenkeel_runtime.wire.drafts import REPORT_KEY, DraftCounts, DraftReport, e
 logger = logging.getLogger(__name__)
 
 SCHEDULER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SpeculativeScheduler"
-PROPOSER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SilentProposer"
 # How often the speculation state is attached to a finished request.
 _STATE_INTERVAL_S = 1.0
 # Minimum interval between writes of past answers; a killed engine loses later ones.

@@ -85,7 +85,7 @@ def mend_when_registered() -> None:
         try:
             mend_seeds()
         except Exception as error:
-            logger.warning("seeded requests with long prompts may end the engine: %r", error)
+            logger.warning("seeded requests with long prompts may crash the engine: %r", error)
 
     setattr(register, _MARK, True)
     platform.register_triton_kernel_overrides = classmethod(register)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 
 # Bounded, so that every deadline is a number that vLLM takes as a priority, and every time can be
 # counted in tenths of a window.
-Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
 # Others need only be finite, as must be the time until a quota has room.
-Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e15)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+Rate = Annotated[float, Field(ge=1e-9, le=1e15)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ControlMode(StrEnum):
@@ -29,7 +28,11 @@ class ControlMode(StrEnum):
     OFF = "off"
 
 
-class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SloClass(_Table):
     """One class of requests; a shorter limit means a higher class.
 
     Attributes:
@@ -48,7 +51,7 @@ class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 10 * self.ttft_s if self.queue_deadline_s is None else self.queue_deadline_s
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Limits(_Table):
     """What each request of an owner may use, and the owner's requests together; None: no limit.
 
     Attributes:
@@ -58,11 +61,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """
 
     context_tokens: Count | None = None
-    kv_share: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    draft_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**15)] | None = None
+    kv_share: float | None = Field(default=None, gt=0, le=1)
+    draft_tokens: int | None = Field(default=None, ge=0, le=10**15)
 
 
-class Quota(Limits, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Quota(Limits):
     """What one tenant or session may use; None means no limit.
 
     Attributes:
@@ -82,14 +85,14 @@ _MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _USUAL_CLASS = "chat"
 # Customary limits: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
 DEFAULT_CLASSES = {
-    "code": SloClass(0.1),
-    "interactive": SloClass(0.2),
-    "chat": SloClass(0.5),
-    "batch": SloClass(30.0, target=0.9),
+    "code": SloClass(ttft_s=0.1),
+    "interactive": SloClass(ttft_s=0.2),
+    "chat": SloClass(ttft_s=0.5),
+    "batch": SloClass(ttft_s=30.0, target=0.9),
 }
 
 
-class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ControlConfig(_Table):
     """A parsed control file.
 
     Attributes:
@@ -112,8 +115,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         routes: Limits of each named route; `*` for the others together.
     """
 
-    mode: ControlMode = ControlMode.ACT
-    default_class: str = ""
+    mode: ControlMode = Field(default=ControlMode.ACT, strict=False)
+    classes: Mapping[str, SloClass] = DEFAULT_CLASSES
+    default_class: str = Field(default="", validate_default=True)
     max_active: Count | None = None
     window_s: Positive = 10.0
     escalate_burn: Positive = 5.0
@@ -121,26 +125,25 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recover_s: Positive = 20.0
     min_bad: Count = 3
     long_prompt_tokens: Count = 4096
-    classes: Mapping[str, SloClass] = msgspec.field(default_factory=DEFAULT_CLASSES.copy)
-    tenant: Quota = msgspec.field(default_factory=Quota)
-    tenants: Mapping[str, Quota] = msgspec.field(default_factory=dict)
-    session: Quota = msgspec.field(default_factory=Quota)
-    routes: Mapping[str, Limits] = msgspec.field(default_factory=dict)
+    tenant: Quota = Quota()
+    tenants: Mapping[str, Quota] = {}
+    session: Quota = Quota()
+    routes: Mapping[str, Limits] = {}
 
-    def __post_init__(self) -> None:
-        if not self.classes:
-            raise ValueError("classes is empty, expected at least one")
-        if not self.default_class:
-            usual = _USUAL_CLASS if _USUAL_CLASS in self.classes else self.ranking[0]
-            msgspec.structs.force_setattr(self, "default_class", usual)
-        elif self.default_class not in self.classes:
-            known = ", ".join(self.ranking)
-            raise ValueError(f"default_class {self.default_class!r} is not a class; known: {known}")
+    @field_validator("classes")
+    @classmethod
+    def _need_one(cls, classes: Mapping[str, SloClass]) -> Mapping[str, SloClass]:
+        if not classes:
+            raise ValueError("expected at least one class")
+        return classes
 
-    @property
-    def ranking(self) -> tuple[str, ...]:
-        """Names of the classes, the highest first."""
-        return tuple(sorted(self.classes, key=lambda name: (self.classes[name].ttft_s, name)))
+    @field_validator("default_class")
+    @classmethod
+    def _choose(cls, name: str, info: ValidationInfo) -> str:
+        known = _ranking(info.data.get("classes", {}))
+        if name and name not in known:
+            raise ValueError(f"{name!r} is not a class; known: {', '.join(known)}")
+        return name or (_USUAL_CLASS if _USUAL_CLASS in known else next(iter(known), ""))
 
     def longer_s(self, limit_s: float, num_tokens: float) -> float:
         """Return how much later a prompt with this many tokens to compute is due."""
@@ -148,52 +151,15 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return min(limit_s * (min(factor, _MAX_SIZE_FACTOR) - 1), _MAX_SIZE_S)
 
 
+def _ranking(classes: Mapping[str, SloClass]) -> tuple[str, ...]:
+    return tuple(sorted(classes, key=lambda name: (classes[name].ttft_s, name)))
+
+
 def read_control_file(path: Path) -> ControlConfig:
     """Read a control file (TOML); docs/guide/control.md describes each key.
 
     Raises:
         ConfigurationError: If it cannot be read or is empty, or a key or value is invalid; names
-            the key.
+            the line and the key.
     """
-    try:
-        # Some editors begin a file with a byte order mark.
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(f"control file {path} cannot be read: {reason}") from error
-    if not text.strip():
-        raise ConfigurationError(f"control file {path} is empty")
-    return parse_control(text, str(path))
-
-
-def parse_control(text: str, name: str) -> ControlConfig:
-    """Return the configuration in `text`; `name` is used in errors.
-
-    Raises:
-        ConfigurationError: If it is not TOML, or a key or value is invalid.
-    """
-    content: dict[str, Any] = {}
-    try:
-        content = tomllib.loads(text)
-        return msgspec.convert(content, ControlConfig)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"control file {name}: {_describe(error, content)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"control file {name}: {error}") from error
-    except RecursionError as error:
-        raise ConfigurationError(f"control file {name} is nested too deeply") from error
-
-
-def _describe(error: msgspec.ValidationError, content: Mapping[str, Any]) -> str:
-    """Return what is wrong, with the names that msgspec leaves out: `[...]` is any key."""
-    said = str(error)
-    if said.endswith("- at `$.mode`"):
-        return f"{said}; expected act, dry-run or off"
-    for table, kind in (("classes", SloClass), ("tenants", Quota), ("routes", Limits)):
-        if f"$.{table}[...]" in said:
-            for key, value in content[table].items():
-                try:
-                    msgspec.convert(value, kind)
-                except msgspec.ValidationError:
-                    return said.replace("[...]", f".{key}", 1)
-    return said
+    return read_toml_file(path, ControlConfig, "--control-file")

@@ -114,11 +114,6 @@ class Quotas:
         self._config = config
         self._accounts: OrderedDict[tuple[str, str], Account] = OrderedDict()
 
-    @property
-    def num_accounts(self) -> int:
-        """Number of accounts kept."""
-        return len(self._accounts)
-
     def configure(self, config: ControlConfig, now_s: float) -> None:
         """Apply new quotas; accounts that no longer have one are closed."""
         self._config = config

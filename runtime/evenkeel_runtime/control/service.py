@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import time_ns
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.spans import (
     CONTROL_AFTER,
     CONTROL_BAD_AFTER,
@@ -68,7 +69,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstTokens:
+class FirstTokenCounts:
     """First tokens of one class in the last window.
 
     Attributes:
@@ -150,7 +151,7 @@ class ControlState:
     places: Places | None
     inside: int
     waiting: dict[str, int]
-    classes: dict[str, FirstTokens]
+    classes: dict[str, FirstTokenCounts]
     last_change: LastChange | None
     kv_cache: KvUse
     owner_limits: dict[str, OwnerLimits]
@@ -172,6 +173,10 @@ class ControlService:
         self.control = control
         self._file = file
         self._send_event = send_event
+        self._errors = ErrorGuard(
+            logger.error,
+            "a control tick failed, control continues; further failures are only counted: %r",
+        )
         self._pending: list[_Pending] = []
         self._last_change: LimitChange | None = None
 
@@ -185,12 +190,9 @@ class ControlService:
         """Tick once; count errors, and log only the first, because ticks are frequent."""
         try:
             self.tick()
-        except Exception:
-            self.control.counts.errors += 1
-            if self.control.counts.errors == 1:
-                logger.exception(
-                    "a control tick failed, control continues; further failures are only counted"
-                )
+        except Exception as error:
+            self._errors.record(error)
+            self.control.counts.errors = self._errors.num_errors
 
     def tick(self) -> None:
         """Reload the file if it changed, take a step if one is due, record observed effects."""
@@ -222,7 +224,7 @@ class ControlService:
             inside=control.gate.num_inside,
             waiting=dict(control.gate.count_waiting()),
             classes={
-                name: FirstTokens(count.num_good, count.num_bad)
+                name: FirstTokenCounts(count.num_good, count.num_bad)
                 for name, count in sorted(control.read().items())
             },
             last_change=None if last is None else LastChange(last.lever, last.reason),

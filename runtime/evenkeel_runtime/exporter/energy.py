@@ -12,7 +12,7 @@ from time import monotonic_ns
 import numpy as np
 
 from evenkeel.error_guard import ErrorGuard
-from evenkeel_runtime.ledger.cost import FloatArray
+from evenkeel_runtime.ledger.step_cost_model import FloatArray
 from evenkeel_runtime.ledger.timeline import Steps
 from evenkeel_runtime.wire.steps import Arrived, Left, RequestEvent
 

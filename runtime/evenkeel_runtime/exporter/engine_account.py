@@ -12,7 +12,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class EngineTime:
+class AccountedTime:
     """Seconds of an engine by kind, each only growing; together the time since its first request.
 
     Attributes:
@@ -101,7 +101,7 @@ class EngineAccount:
         known_ns = self._steps_ns + self._idle_ns + self._unrecorded_ns
         self._between_ns = max(self._between_ns, end_ns - self._begin_ns - known_ns)
 
-    def read(self, now_ns: int) -> EngineTime:
+    def read(self, now_ns: int) -> AccountedTime:
         """Return the time up to the last step, and idle time after it up to shortly before now.
 
         No kind is ever less than in an earlier call: a counter that falls counts as restarted. Idle
@@ -112,7 +112,7 @@ class EngineAccount:
         if self._idle_since_ns is not None:
             idle_ns += max(0, now_ns - _SETTLED_NS - self._idle_since_ns)
         self._idle_told_ns = max(self._idle_told_ns, idle_ns)
-        return EngineTime(
+        return AccountedTime(
             requests_s=self._shared_s,
             other_s=self._other_s,
             between_s=self._between_ns / 1e9,

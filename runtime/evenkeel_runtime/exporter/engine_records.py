@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import FloatArray, StepCost
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds, prefill_seconds, share_steps
+from evenkeel_runtime.ledger.step_cost_model import FloatArray, StepCost
 from evenkeel_runtime.ledger.timeline import Steps, is_one_of
 from evenkeel_runtime.wire.drafts import NO_TENANT
 from evenkeel_runtime.wire.steps import Admitted

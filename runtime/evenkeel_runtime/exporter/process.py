@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import queue
-import random
 import select
 import signal
 import sys
@@ -23,6 +22,7 @@ import msgspec
 
 from evenkeel.log_lines import stderr_handler
 from evenkeel.otlp_sender import Send, open_sender
+from evenkeel.retry_delay import RetryDelay
 from evenkeel_runtime.exporter.engines import EngineTelemetry
 from evenkeel_runtime.exporter.explainer import Explainer
 from evenkeel_runtime.exporter.otlp import build_request, count_spans
@@ -39,7 +39,7 @@ _READ_BYTES = 1 << 18
 # capacity of the smallest pipe.
 _NAP_S = 0.25
 _BUSY_BYTES = 1 << 15
-_MAX_BACKOFF_S = 5.0
+_LONGEST_WAIT_S = 5.0
 # Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, even with span overhead.
 _MAX_BATCH_BYTES = 1 << 20
 # Batches kept while the collector is down: minutes of them, within the server's own limit.
@@ -230,7 +230,7 @@ class Exporter:
 
     def _deliver(self, body: bytes, spans: int) -> int:
         """Send one batch, with retries; return the number of spans lost."""
-        backoff_s = 0.25
+        delay = RetryDelay(0.25, _LONGEST_WAIT_S)
         while True:
             outcome = self._send(body, spans)
             if outcome.is_done and not outcome.num_rejected:
@@ -248,9 +248,7 @@ class Exporter:
             if not self._may_try_again():
                 return spans
             self._say_failing(outcome.reason)
-            wait_s = outcome.retry_after_s or backoff_s * random.uniform(0.5, 1.5)
-            self._frames.wait_for_end(min(wait_s, _MAX_BACKOFF_S))
-            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+            self._frames.wait_for_end(delay.next_s(outcome.retry_after_s))
 
     def _may_try_again(self) -> bool:
         """Return whether to retry: always while the server runs, then until the flush deadline."""

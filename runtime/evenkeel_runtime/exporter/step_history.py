@@ -24,8 +24,8 @@ from evenkeel_runtime.ledger.attribution import (
     charge,
     find_aftermath,
 )
-from evenkeel_runtime.ledger.cost import FloatArray, StepCost, StepCostModel
-from evenkeel_runtime.ledger.prices import PricedSteps, price
+from evenkeel_runtime.ledger.step_cost_model import FloatArray, StepCost, StepCostModel
+from evenkeel_runtime.ledger.step_costs import PricedSteps, price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, lay_out
 from evenkeel_runtime.wire.steps import (
     ENTRY_TYPE,

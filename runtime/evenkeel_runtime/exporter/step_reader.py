@@ -19,8 +19,7 @@ from evenkeel_runtime.exporter.energy import EnergyMeter, EnergySampler
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
 from evenkeel_runtime.ledger.attribution import DEFAULT_RIVALS, Ledger, RequestTimes
-from evenkeel_runtime.ledger.cost import StepCost
-from evenkeel_runtime.ledger.prices import PricedSteps
+from evenkeel_runtime.ledger.step_costs import PricedSteps
 from evenkeel_runtime.ledger.timeline import EngineRequest
 from evenkeel_runtime.wire.steps import Batch, decode_batches
 
@@ -194,11 +193,6 @@ class StepReader:
             self._waiting.append(_Waiting(question, monotonic() + wait_s, answer))
         return answer
 
-    def read_costs(self) -> dict[int, StepCost]:
-        """Return the step-cost model of each engine, with its error."""
-        with self._lock:
-            return {engine: history.cost for engine, history in self._histories.items()}
-
     def read(self, look: Callable[[Mapping[int, StepHistory]], T]) -> T:
         """Return the result of `look` on each engine's history, which does not change meanwhile."""
         with self._lock:
@@ -208,16 +202,6 @@ class StepReader:
         """Return the runs of steps of each engine since the last call."""
         with self._lock:
             return {engine: history.runs.take() for engine, history in self._histories.items()}
-
-    def read_states(self) -> dict[int, dict[str, int]]:
-        """Return the last step of each engine, keyed by the step record's field names."""
-        with self._lock:
-            latest = {engine: history.latest for engine, history in self._histories.items()}
-        return {
-            engine: {name: int(row[name]) for name in row.dtype.names or ()}
-            for engine, row in latest.items()
-            if row is not None
-        }
 
     def read_counts(self) -> StepReaderCounts:
         """Return the reader's counters."""

@@ -1,7 +1,7 @@
 """Charges each moment of a request's TTFT and of its decode to exactly one cause.
 
 The time from arrival to the last token is cut at the engine's steps; each piece has one cause, or
-is split among causes by what the step's parts cost (cost.py). By construction the
+is split among causes by what the step's parts cost (step_cost_model.py). By construction the
 causes of TTFT sum to the measured TTFT and those of decode to the measured decode time. Each cause
 is defined, with its formula, in docs/inside/ledger.md.
 """
@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import FloatArray
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
-from evenkeel_runtime.ledger.prices import PricedSteps
 from evenkeel_runtime.ledger.rivals import Rival, find_rivals
 from evenkeel_runtime.ledger.step_causes import awaited_columns, prefill_ratio, share_out
+from evenkeel_runtime.ledger.step_cost_model import FloatArray
+from evenkeel_runtime.ledger.step_costs import PricedSteps
 from evenkeel_runtime.ledger.timeline import (
     BoolArray,
     EngineRequest,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import (
+from evenkeel_runtime.ledger.step_cost_model import (
     CONTEXT,
     DECODE,
     DRAFTED,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import FloatArray
-from evenkeel_runtime.ledger.prices import PricedSteps
+from evenkeel_runtime.ledger.step_cost_model import FloatArray
+from evenkeel_runtime.ledger.step_costs import PricedSteps
 from evenkeel_runtime.ledger.timeline import BoolArray, EngineRequest, OwnPart, Steps
 
 # Above this many request rows, only requests that computed a prompt are considered: hundreds of

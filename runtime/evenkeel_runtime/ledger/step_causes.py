@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenkeel_runtime.ledger.cost import DRAFTED, PREFILL, FloatArray
-from evenkeel_runtime.ledger.prices import PricedSteps, price_parts
+from evenkeel_runtime.ledger.step_cost_model import DRAFTED, PREFILL, FloatArray
+from evenkeel_runtime.ledger.step_costs import PricedSteps, price_parts
 from evenkeel_runtime.ledger.timeline import IntArray, OwnPart
 from evenkeel_runtime.wire.cause import CAUSES, Cause
 from evenkeel_runtime.wire.steps import Held

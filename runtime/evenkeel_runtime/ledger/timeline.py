@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel_runtime.ledger.cost import DRAFTED, FEATURES, FIXED, PREFILL, FloatArray, features_of
+from evenkeel_runtime.ledger.step_cost_model import (
+    DRAFTED,
+    FEATURES,
+    FIXED,
+    PREFILL,
+    FloatArray,
+    features_of,
+)
 from evenkeel_runtime.wire.steps import EntryArray, StepArray
 
 IntArray = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""`GET /metrics` as OpenMetrics for who asks for it: with exemplars that lead to traces.
+"""`GET /metrics` as OpenMetrics for clients that ask for it: with exemplars that lead to traces.
 
 vLLM's own page is always in Prometheus' text format, which has no exemplars.
 """

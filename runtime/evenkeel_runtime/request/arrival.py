@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable
 from typing import Any
 from uuid import uuid4
@@ -213,11 +212,11 @@ class _Exchange:
     def describe_refusal(self) -> Refusal:
         """Return the requested model and the error type of a refused request, without its body."""
         http_status = self._request.http_status
-        error = _object(bytes(self._answered)).get("error")
+        error = (content.read_object(self._answered) or {}).get("error")
         error_type = error.get("type") if isinstance(error, dict) else None
         if not isinstance(error_type, str) or not error_type:
             error_type = "unhandled" if http_status is None else f"http_{http_status}"
-        model = _object(self._request.body).get("model")
+        model = (content.read_object(self._request.body) or {}).get("model")
         if not isinstance(model, str) or not model.strip().isprintable() or not model.strip():
             model = self._hook.model
         return Refusal(
@@ -265,12 +264,3 @@ def find_engine(scope: Scope) -> Any:
 def _find_hook(scope: Scope) -> RequestHook | None:
     hook = getattr(find_engine(scope), "hook", None)
     return hook if isinstance(hook, RequestHook) else None
-
-
-def _object(body: bytes | bytearray) -> dict[str, Any]:
-    """Return the JSON object in `body`, or an empty one."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

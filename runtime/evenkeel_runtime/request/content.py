@@ -13,7 +13,7 @@ def input_messages(body: bytes) -> str | None:
 
     Parts that are not text (images, audio) are omitted.
     """
-    asked = _object(body)
+    asked = read_object(body) or {}
     turns = asked.get("messages")
     if turns is None and isinstance(asked.get("prompt"), str):
         turns = [{"role": "user", "content": asked["prompt"]}]
@@ -33,7 +33,7 @@ def output_messages(body: bytes) -> str | None:
     Only the first choice is used. A truncated stream yields what was received.
     """
     if body.lstrip().startswith(b"{"):
-        answer = _first_choice(_object(body))
+        answer = _first_choice(read_object(body))
         message = answer.get("message")
         text = message.get("content") if isinstance(message, dict) else answer.get("text")
     else:
@@ -47,7 +47,7 @@ def _pieces(stream: bytes) -> list[str]:
     found = []
     for line in stream.split(b"\n"):
         if line.startswith(b"data:"):
-            choice = _first_choice(_object(line[5:]))
+            choice = _first_choice(read_object(line[5:]))
             delta = choice.get("delta")
             piece = delta.get("content") if isinstance(delta, dict) else choice.get("text")
             if isinstance(piece, str) and choice.get("index", 0) == 0:
@@ -55,8 +55,8 @@ def _pieces(stream: bytes) -> list[str]:
     return found
 
 
-def _first_choice(event: dict[str, Any]) -> dict[str, Any]:
-    choices = event.get("choices")
+def _first_choice(event: dict[str, Any] | None) -> dict[str, Any]:
+    choices = (event or {}).get("choices")
     return (
         choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     )
@@ -73,9 +73,10 @@ def _text(content: Any) -> str:
     return "".join(str(p.get("text", "")) for p in parts if isinstance(p, dict))
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes | bytearray) -> dict[str, Any] | None:
+    """Return the JSON object in a body, or None if there is none."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None

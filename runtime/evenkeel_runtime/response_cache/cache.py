@@ -15,7 +15,6 @@ from evenkeel.embedding import Encoder
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
-from evenkeel_runtime.response_cache.controls import Controls
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.embedder import Embedder, Vector
@@ -37,6 +36,7 @@ from evenkeel_runtime.response_cache.hit_class import (
 from evenkeel_runtime.response_cache.near_misses import NearMiss, NearMisses
 from evenkeel_runtime.response_cache.neighbours import Nearness, Neighbours
 from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.route_evidence import Controls
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy

@@ -19,6 +19,7 @@ from evenkeel import spans
 from evenkeel_runtime.request.hook import RequestHook, enter_engine
 from evenkeel_runtime.request.trace import EngineRun, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
+from evenkeel_runtime.response_cache.answer_drafts import draft_answers, record_verified
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
@@ -34,7 +35,7 @@ from evenkeel_runtime.response_cache.lookup import (
     verdict_word,
 )
 from evenkeel_runtime.response_cache.near_hit_rule import may_serve
-from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
+from evenkeel_runtime.response_cache.policy_reload import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
 from evenkeel_runtime.response_cache.replays import (
@@ -42,7 +43,6 @@ from evenkeel_runtime.response_cache.replays import (
     Replays,
 )
 from evenkeel_runtime.response_cache.settings_file import HitMode
-from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
 from evenkeel_runtime.response_cache.weights import Weights
 from evenkeel_runtime.wire.cause import Cause

@@ -114,7 +114,7 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if not all(isinstance(item, dict) for item in items):
-        raise ConfigurationError(f"{path}: a line is no JSON object")
+        raise ConfigurationError(f"{path}: a line is not a JSON object")
     return items
 
 
@@ -149,7 +149,7 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
                 return {text: answer for text, answer in answers if answer is not None}
     except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
         raise CannotMeasureError(
-            f"{hide_password(url)}: {error}; is the server up, and the model right?"
+            f"{hide_password(url)}: {error}; is the server up, and the model's name right?"
         ) from error
 
 

@@ -106,9 +106,10 @@ def _run_calibrate(args: argparse.Namespace) -> int:
     import msgspec
 
     from evenkeel.embedding import hash_model
+    from evenkeel.private_files import replace_private
     from evenkeel.settings import read_environment
     from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read_dataset
-    from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, write_private
+    from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE
     from evenkeel_runtime.response_cache.setup import load_index
 
     known = read_dataset(args.dataset)
@@ -126,13 +127,15 @@ def _run_calibrate(args: argparse.Namespace) -> int:
         answers = ask_model(list(known), url, args.ask, key)
         if not answers:
             shown = hide_password(url)
-            raise CannotMeasureError(f"{shown}: {args.ask} ended no answer; is the model right?")
+            raise CannotMeasureError(
+                f"{shown}: {args.ask} completed no answer; is the model's name right?"
+            )
     num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
     folder = args.data_dir or read_environment(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR
     path = Path(folder) / LABELS_FILE
     try:
-        write_private(path, msgspec.json.encode(done.labels))
+        replace_private(path, msgspec.json.encode(done.labels))
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     num_wrong = sum(pair.is_wrong for pair in done.labels.pairs)

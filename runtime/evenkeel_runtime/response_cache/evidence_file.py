@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +17,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from evenkeel.private_files import FILE_MODE, FOLDER_MODE
+from evenkeel.private_files import replace_private
 from evenkeel_runtime.response_cache.hit_class import CLASSES_VERSION, KINDS
 from evenkeel_runtime.response_cache.serve_control import Counted, Counts, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
@@ -183,7 +182,7 @@ class EvidenceFile:
         Raises:
             OSError: If it cannot be written.
         """
-        write_private(self._folder / EVIDENCE_FILE, data)
+        replace_private(self._folder / EVIDENCE_FILE, data)
 
     def _read(self, path: Path, kind: type[_T]) -> _T | None:
         name = path.name
@@ -228,20 +227,6 @@ def _decode(path: Path, kind: type[_T]) -> _T:
 
 def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file; only its owner can read it.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    new.replace(path)
 
 
 def _check(found: Labels | _Saved) -> None:

@@ -18,6 +18,7 @@ from evenkeel.spans import (
     HEADER_TENANT,
     HEADERS_SESSION_OTHERS,
 )
+from evenkeel_runtime.request.content import read_object
 from evenkeel_runtime.response_cache.knowledge import find_knowledge
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import (
@@ -228,7 +229,7 @@ def _read_asked(
         return Bypass("unreadable_header")
     if route.mode is HitMode.OFF:
         return Bypass("route_off")
-    asked = _read_object(body)
+    asked = read_object(body)
     if asked is None:
         return Bypass("unreadable")
     reason = _find_bypass(asked, sampling, route)
@@ -334,14 +335,6 @@ def _find_ttl(route: RoutePolicy, policy: CachePolicy, text: str) -> float:
         route.ttl is TimeToLive.AUTO and _VOLATILE.search(text) is not None
     )
     return policy.dynamic_ttl_s if is_dynamic else policy.static_ttl_s
-
-
-def _read_object(body: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _hash(value: Any) -> str:

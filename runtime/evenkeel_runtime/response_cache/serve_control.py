@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
+from evenkeel_runtime.response_cache.confidence_sequence import RiseDetector, upper_bound
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 from evenkeel_runtime.response_cache.wrong_hits import WrongHits

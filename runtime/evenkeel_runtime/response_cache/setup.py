@@ -18,7 +18,7 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.evidence_file import check_labels
 from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.policy_file import PolicyFile
+from evenkeel_runtime.response_cache.policy_reload import PolicyFile
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, read_policy
 
 logger = logging.getLogger(__name__)
@@ -104,8 +104,8 @@ def _open_redis(policy: CachePolicy, address: str) -> Backend:
     except ValueError:
         # The error may quote a part of the password: of one with a slash, what follows is no port.
         raise ConfigurationError(
-            "redis_url is no address of Redis; expected redis://HOST:PORT/DATABASE, rediss://… or "
-            "unix://…, and special characters of a password as %XX"
+            "redis_url is not an address of Redis; expected redis://HOST:PORT/DATABASE, rediss://… "
+            "or unix://…, and special characters of a password as %XX"
         ) from None
 
 
@@ -123,7 +123,7 @@ def _open_qdrant(policy: CachePolicy, url: str) -> Backend:
         client = connect(url, secret, policy.qdrant_timeout_s)
     except ValueError:
         raise ConfigurationError(
-            "qdrant_url is no address of Qdrant; expected http://HOST:PORT or https://HOST:PORT"
+            "qdrant_url is not an address of Qdrant; expected http://HOST:PORT or https://HOST:PORT"
         ) from None
     return QdrantBackend(
         client, policy.qdrant_collection, policy.max_bytes, policy.qdrant_timeout_s

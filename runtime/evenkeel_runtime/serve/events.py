@@ -17,10 +17,11 @@ from opentelemetry.util.types import AttributeValue
 
 from evenkeel.otlp_sender import open_sender
 from evenkeel.otlp_target import OtlpTarget
+from evenkeel.retry_delay import RetryDelay
 from evenkeel.spans import SCOPE_NAME
 
 _MAX_WAITING = 1024
-_MAX_BACKOFF_S = 5.0
+_LONGEST_WAIT_S = 5.0
 
 
 class EventSender:
@@ -76,15 +77,14 @@ class PatientExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send one batch; blocks only the sending thread."""
         body = encode_spans(spans).SerializeToString()
-        backoff_s = 0.25
+        delay = RetryDelay(0.25, _LONGEST_WAIT_S)
         while True:
             outcome = self._send(body, len(spans))
             if outcome.is_done:
                 is_taken = not outcome.num_rejected
                 return SpanExportResult.SUCCESS if is_taken else SpanExportResult.FAILURE
-            if self._is_closing.wait(outcome.retry_after_s or backoff_s):
+            if self._is_closing.wait(delay.next_s(outcome.retry_after_s)):
                 return SpanExportResult.FAILURE
-            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
 
     def hurry(self) -> None:
         """Stop retrying batches from now on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evenkeel_runtime.speculation.handed import AFTER_DIFFERENCE
+from evenkeel_runtime.speculation.cached_draft import AFTER_DIFFERENCE
 from evenkeel_runtime.speculation.sources import NUM_STRENGTHS, Draft, DraftSource
 
 # A new kind of draft starts as if one token had been accepted and one rejected.

@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.cost import Prices, StepCostFit
+from evenkeel_runtime.speculation.draft_cost import Prices, StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
@@ -77,41 +76,6 @@ class ControllerState:
     mean_drafted: dict[int, float]
 
 
-class Controller(Protocol):
-    """Decides draft lengths: `GoodputController`, or a fixed length as a baseline."""
-
-    max_tokens: int
-
-    def begin(self, num_requests: int) -> int:
-        """Return the longest draft to look for in the next step; 0 for none."""
-        ...
-
-    def is_exploring(self) -> bool:
-        """Whether to look for drafts even for requests whose recent drafts did not pay off."""
-        ...
-
-    def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
-        """Return how many tokens of each cached answer to verify along with its prompt.
-
-        Args:
-            num_requests: Requests of the step.
-            offers: Of requests whose prompt it completes.
-        """
-        ...
-
-    def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
-        """Return how many tokens of each offer to take."""
-        ...
-
-    def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
-        """Record that `drafted` tokens of an offer were verified and `accepted` were accepted."""
-        ...
-
-    def record_step(self, facts: StepFacts) -> None:
-        """Record the cost of the latest step that was begun and decided."""
-        ...
-
-
 @dataclass(slots=True)
 class _SizeClass:
     """Estimates for steps of similar batch size."""
@@ -143,7 +107,10 @@ class GoodputController:
         self._num_pure_steps = 0
 
     def begin(self, num_requests: int) -> int:
-        """Return `max_tokens`, or 0 in a holdout block or while plain steps are still needed."""
+        """Return the longest draft to look for in the next step.
+
+        It is `max_tokens`, or 0 in a holdout block or while plain steps are still needed.
+        """
         if self._block_steps_left == 0:
             self._begin_block()
         self._block_steps_left -= 1
@@ -175,9 +142,13 @@ class GoodputController:
         return lengths
 
     def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
-        """Return how many tokens of each offer to take; none in a holdout block.
+        """Return how many tokens of each cached answer to verify along with its prompt.
 
-        The prices are those of steps that only decode.
+        None in a holdout block. The prices are those of steps that only decode.
+
+        Args:
+            num_requests: Requests of the step.
+            offers: Of requests whose prompt it completes.
         """
         if self._is_holdout:
             return [0] * len(offers)

@@ -19,10 +19,14 @@ from time import monotonic_ns
 from typing import Any, Protocol
 
 from evenkeel_runtime.speculation.acceptance import OwnRecord
-from evenkeel_runtime.speculation.controller import Controller, ControllerState, Offer, StepFacts
+from evenkeel_runtime.speculation.cached_draft import read_handed
+from evenkeel_runtime.speculation.controller import (
+    GoodputController,
+    Offer,
+    StepFacts,
+)
 from evenkeel_runtime.speculation.draft_store import DraftStore
 from evenkeel_runtime.speculation.draftable import is_sampled, may_be_drafted
-from evenkeel_runtime.speculation.handed import read_handed
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
 from evenkeel_runtime.speculation.sources import (
     Draft,
@@ -31,7 +35,6 @@ from evenkeel_runtime.speculation.sources import (
     propose,
     propose_handed,
 )
-from evenkeel_runtime.speculation.step_room import share_room
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
 # A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.
@@ -90,7 +93,7 @@ class Speculation:
     """
 
     def __init__(
-        self, store: DraftStore, controller: Controller, vocabulary: int, answer_tokens: int
+        self, store: DraftStore, controller: GoodputController, vocabulary: int, answer_tokens: int
     ) -> None:
         self.store = store
         self._answer_tokens = answer_tokens
@@ -182,12 +185,6 @@ class Speculation:
         drafts = self._draft(decoding, room) if decoding else {}
         self.drafting_ns += monotonic_ns() - now_ns
         return drafts
-
-    def read_state(self) -> ControllerState | None:
-        """Return the controller's estimates; None if it makes none."""
-        read = getattr(self.controller, "read_state", None)
-        state: ControllerState | None = None if read is None else read()
-        return state
 
     def draft_first(
         self, begun: Sequence[VllmRequest], num_requests: int, room: int
@@ -315,3 +312,21 @@ def _count_agreed(one: Sequence[int], other: Sequence[int]) -> int:
             break
         agreed += 1
     return agreed
+
+
+def share_room(lengths: Sequence[int], room: int) -> list[int]:
+    """Return the lengths cut so that they fit into `room` tokens together, the longest first.
+
+    vLLM gives out a step's budget in the order of its requests: without this, a few long drafts
+    would leave the later requests and new prompts without a token in the step.
+    """
+    if sum(lengths) <= room:
+        return list(lengths)
+    left, cap = max(room, 0), 0
+    shorter = sorted(lengths)
+    for place, length in enumerate(shorter):
+        cap = left // (len(shorter) - place)
+        if length > cap:
+            break
+        left -= length
+    return [min(length, cap) for length in lengths]

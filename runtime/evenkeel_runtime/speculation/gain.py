@@ -21,7 +21,7 @@ class Gain:
 
     Attributes:
         ratio: The estimate.
-        lower: Lower end of its 95 % interval.
+        lower: Lower end of its 95% interval.
         upper: Upper end.
         num_blocks: Blocks with drafts.
         num_holdout_blocks: Blocks without.
@@ -82,7 +82,7 @@ class GainEstimate:
 
     and the speed-up is r(drafting) / r(holdout). Over all batch sizes b it is the time that the
     tokens T_b produced with drafts would have taken without, over the time they took:
-    Σ T_b / r_b(holdout) ÷ Σ T_b / r_b(drafting). The 95 % interval is exp(log R ± t·√Var), with
+    Σ T_b / r_b(holdout) ÷ Σ T_b / r_b(drafting). The 95% interval is exp(log R ± t·√Var), with
     Student's t at one degree of freedom fewer than the blocks of the smaller arm.
     """
 
@@ -130,7 +130,7 @@ def _combine(strata: Iterable[_Stratum]) -> Gain | None:
 
 
 def student_t(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t, within 0.001 for at least 7 degrees of freedom.
+    """Return the 97.5% point of Student's t, within 0.001 for at least 7 degrees of freedom.
 
     The expansion in 1/ν of Abramowitz and Stegun, 26.7.5, to its third term.
     """

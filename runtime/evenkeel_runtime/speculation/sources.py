@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from evenkeel_runtime.speculation.cached_draft import HandedAnswer
 from evenkeel_runtime.speculation.draft_store import NGRAM_LENGTHS, DraftStore
-from evenkeel_runtime.speculation.handed import HandedAnswer
 
 # How far back a request's own text is searched; searching further costs more than it gains.
 _OWN_TEXT_TOKENS = 4096

@@ -21,12 +21,11 @@ def describe_state(speculation: Speculation, num_errors: int) -> dict[str, Any]:
         "sampled_watched": speculation.watched_tokens,
         "sampled_evidence": speculation.log_evidence / log(10),
     }
-    learned = speculation.read_state()
-    if learned is not None:
-        state["mean_drafted"] = [[size, mean] for size, mean in learned.mean_drafted.items()]
-        state["gain"] = None if learned.gain is None else _numbers(learned.gain)
-        by_batch = learned.gain_by_batch.items()
-        state["gain_by_batch"] = [[size, *_numbers(gain)] for size, gain in by_batch]
+    learned = speculation.controller.read_state()
+    state["mean_drafted"] = [[size, mean] for size, mean in learned.mean_drafted.items()]
+    state["gain"] = None if learned.gain is None else _numbers(learned.gain)
+    by_batch = learned.gain_by_batch.items()
+    state["gain_by_batch"] = [[size, *_numbers(gain)] for size, gain in by_batch]
     return state
 
 

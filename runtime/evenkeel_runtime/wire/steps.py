@@ -202,15 +202,6 @@ class _Message:
     events: tuple[RequestEvent, ...]
 
 
-def decode_batch(data: bytes) -> Batch:
-    """Return the batch in one message.
-
-    Raises:
-        ValueError: If `data` is not a valid message.
-    """
-    return _read_messages([_split(data)])
-
-
 def decode_batches(messages: Sequence[bytes]) -> tuple[list[Batch], list[ValueError]]:
     """Return the batches in messages, and the errors of those that cannot be decoded.
 

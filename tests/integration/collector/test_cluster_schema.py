@@ -6,7 +6,7 @@ from pathlib import Path
 from evenkeel.request_record import REQUEST_FIELDS, RequestField
 from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.judgement import KeyedIndicator, judged_view
+from evenkeel_collector.store.judged_sql import KeyedIndicator, judged_view
 from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.request_columns import view_query
 from evenkeel_collector.store.rollups import view_statements

@@ -10,12 +10,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from bench.session_replay import generate_all
 from bench.session_spans import read_back, send
-from evenkeel.sessions.ledger import account
-from evenkeel.sessions.work import OPEN_S, works_of
 from evenkeel.store import read_query
 from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.held_requests import request_columns
 from evenkeel_collector.store.storage import Storage, insert_segment
+from evenkeel_dashboard.sessions.ledger import account
+from evenkeel_dashboard.sessions.work import works_of
 from tests.fixtures.otlp_payload import key_values
 from tests.queries import query
 
@@ -348,8 +348,10 @@ def test_our_own_request_with_a_long_id_is_in_the_session_of_its_tools(store: Se
 
 def test_a_session_is_open_until_half_an_hour_has_passed(store: Sessions) -> None:
     now_s = (time.time_ns() - BEGIN) / S
-    store.request(now_s - OPEN_S - 30, now_s - OPEN_S - 20, "over", "header")
-    store.request(now_s - OPEN_S + 290, now_s - OPEN_S + 300, "open", "header")
+    # The view `sessions` ends a session after this long.
+    open_s = 1800
+    store.request(now_s - open_s - 30, now_s - open_s - 20, "over", "header")
+    store.request(now_s - open_s + 290, now_s - open_s + 300, "open", "header")
     store.send()
     found = {row["session_id"]: bool(row["is_open"]) for row in store.rows()}
     assert found == {"over": False, "open": True}

@@ -11,7 +11,7 @@ import pytest
 
 from bench.slo_promtool import find_promtool, make_case, our_firing, promtool_differences
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.prometheus import EventCounters, prometheus_rules
+from evenkeel_collector.slo.formats.prometheus import EventCounters, prometheus_rules
 from tests.checkout import ROOT
 
 

@@ -68,7 +68,7 @@ def page_of(platform: Platform, path: str, which: str, **params: str) -> str:
 def test_the_engine_page_of_sglang(engines: Platform, browser: Browser) -> None:
     page = opened(browser, page_of(engines, "engine", "sglang"))
     expect(page.get_by_text("from the metrics of SGLang; no step records")).to_be_visible()
-    # 7 wait, and 83 % of the KV cache is live.
+    # 7 wait, and 83% of the KV cache is live.
     banner = page.locator(".ek-verdict")
     expect(banner).to_contain_text("Memory-bound")
     expect(banner).not_to_contain_text("--", use_inner_text=True)

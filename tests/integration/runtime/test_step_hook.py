@@ -12,10 +12,10 @@ import zmq
 
 from evenkeel_runtime.engine.recorder import find_missing
 from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
-from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left, decode_batch
+from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left
 from tests.fixtures import random_model
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
-from tests.fixtures.step_records import Records, Seen, everything
+from tests.fixtures.step_records import Records, Seen, decode_batch, everything
 
 PROMPT = [3 + i % 500 for i in range(200)]
 OTHER_PROMPT = [3 + i * 7 % 500 for i in range(200)]

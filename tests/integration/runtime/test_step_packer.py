@@ -19,7 +19,8 @@ from evenkeel_runtime.engine.packer import (
     pack_held,
 )
 from evenkeel_runtime.engine.sender import StepSender
-from evenkeel_runtime.wire.steps import Held, decode_batch
+from evenkeel_runtime.wire.steps import Held
+from tests.fixtures.step_records import decode_batch
 
 MS = 1_000_000
 STATE = (1, 0, 0, 0, 0, 0, 100, 50, 20)

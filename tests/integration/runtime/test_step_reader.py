@@ -1,7 +1,7 @@
 """Step records over a real socket: from a sender to a reader, whichever of them is there first."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import current_thread
 
@@ -10,6 +10,7 @@ import zmq
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.engine.sender import StepSender
+from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.exporter.step_reader import StepReader
 from evenkeel_runtime.ledger.attribution import Phase, RequestTimes
 from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, Left
@@ -66,8 +67,7 @@ def test_a_ledger_is_made_of_what_was_sent(sender: StepSender, reader: StepReade
     ledger = reader.ask_ledger("cmpl-a", TIMES).result(WAIT_S)
     assert ledger is not None
     assert ledger.seconds == pytest.approx({"ttft.prefill.own": 0.01, "decode.decode.own": 0.01})
-    assert reader.read_states()[0]["step"] == 1
-    assert reader.read_costs()[0].num_steps == 2
+    assert reader.read(lambda histories: histories[0].cost.num_steps) == 2
     counts = reader.read_counts()
     assert (counts.steps, counts.ledgers, counts.unmatched) == (2, 1, 0)
 
@@ -196,14 +196,18 @@ def test_nonsense_on_the_socket_is_counted_and_passed_over(
     wait_for_steps(reader, 1)
 
 
+def last_prefills(histories: Mapping[int, StepHistory]) -> dict[int, int]:
+    rows = {engine: history.latest for engine, history in histories.items()}
+    return {engine: int(row["prefill_tokens"]) for engine, row in rows.items() if row is not None}
+
+
 def test_engines_are_kept_apart(address: str, reader: StepReader) -> None:
     senders = [StepSender(address, engine, interval_s=0, queue_batches=10) for engine in (0, 1)]
     for engine, sender in enumerate(senders):
         sender.add_event(Arrived(0, 0, 5, f"cmpl-{engine}-deadbeef"))
         send_step(sender, 0, prefill=5 + engine)
     wait_for_steps(reader, 2)
-    states = reader.read_states()
-    assert {engine: state["prefill_tokens"] for engine, state in states.items()} == {0: 5, 1: 6}
+    assert reader.read(last_prefills) == {0: 5, 1: 6}
     times = RequestTimes(0, 10 * MS, 10 * MS, 10 * MS)
     assert reader.ask_ledger("cmpl-1", times).result(WAIT_S) is not None
     for sender in senders:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evenkeel_runtime.speculation.cached_draft import INBOX_KEY
 from evenkeel_runtime.speculation.controller import GoodputController
-from evenkeel_runtime.speculation.handed import INBOX_KEY
 from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from evenkeel import cli
-from evenkeel.private_files import make_private_folder, open_private, private_umask, tighten
+from evenkeel.private_files import (
+    make_private_folder,
+    open_private,
+    private_umask,
+    replace_private,
+    tighten,
+)
 from evenkeel_collector.store.data_folder import ID_FILE, hold
 from evenkeel_evals.ask.journal import Journal
 
@@ -82,6 +88,17 @@ def test_what_is_made_inside_is_private_and_outside_as_before(tmp_path: Path) ->
 def test_a_private_file_needs_no_umask(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb", opener=open_private):
         assert mode(tmp_path / "file") == 0o600
+
+
+def test_a_private_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    replace_private(path, b"one")
+    replace_private(path, b"two ", memoryview(b"parts"))
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"two parts", 0o600)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(OSError, match="Is a directory"):
+        replace_private(tmp_path / "new", b"a folder has this name")
+    assert [each.name for each in tmp_path.rglob("*")] == ["new", "file"]
 
 
 def test_the_collectors_folder_is_private_without_a_umask(tmp_path: Path) -> None:

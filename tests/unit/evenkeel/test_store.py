@@ -61,5 +61,5 @@ def test_an_address_is_taken(url: str) -> None:
 
 
 def test_a_query_that_is_no_file_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"^no query is at .*/evenkeel/queries/none\.sql$"):
+    with pytest.raises(ConfigurationError, match=r"^there is no query at .*/queries/none\.sql$"):
         read_query(QUERIES / "none.sql")

@@ -67,7 +67,10 @@ def _body(selection: Selection) -> None:
     reason = look + (f"Notifications: {told}." if told else "")
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
     if problem and identity().tenant:
-        st.caption("Silences, deliveries and actions are of all tenants, and not shown to one.")
+        st.caption(
+            "Silences, deliveries and actions cover all tenants: "
+            "a tenant's token does not see them."
+        )
     elif problem:
         st.html(
             markup.remark(

@@ -71,7 +71,7 @@ def show_prefixes(rows: list[Row]) -> None:
 
 def _sampled(rows: list[Row]) -> str:
     weight = rows[0]["weight"] if rows else 1.0
-    return "" if weight <= 1 else f"; read from a 1/{weight:.0f} of the time"
+    return "" if weight <= 1 else f"; read from 1/{weight:.0f} of the time"
 
 
 def show_near_misses(rows: list[Row]) -> None:

@@ -17,8 +17,8 @@ def show_classes(rows: list[dict[str, Any]]) -> None:
         return
     with st.container(border=True, key="card-hit-classes"):
         st.html(
-            '<div class="ek-title">Near hits by class<small>kind of the difference, least cosine, '
-            "and least lead over the nearest question with another answer</small></div>"
+            '<div class="ek-title">Near hits by class<small>kind of the difference, lowest cosine, '
+            "and smallest lead over the nearest question with another answer</small></div>"
         )
         cells = [
             [

@@ -33,7 +33,7 @@ class CostData:
     """The data of one window.
 
     Attributes:
-        cohorts: Every cohort, dearest first.
+        cohorts: Every cohort, most expensive first.
         incomparable: Why the range before is not compared; "" if it is.
         models: Rows of `cost_models`.
         prices: Rows of `prices_in_force`.

@@ -119,7 +119,7 @@ def _priced_share(rows: Sequence[Row]) -> float | None:
 
 
 def cohort_costs(rows: Sequence[Row], *, is_comparable: bool = True) -> list[CohortCost]:
-    """Return the cohorts of the query `cost_cohorts`, dearest first, vanished ones included.
+    """Return the cohorts of the query `cost_cohorts`, most expensive first, vanished ones included.
 
     Args:
         rows: The query's rows.

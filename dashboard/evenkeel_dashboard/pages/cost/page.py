@@ -144,7 +144,7 @@ def _show_cohorts(
         shown = present[:MAX_COHORTS]
         more = f"; {len(shown)} of {len(present)}" if len(present) > len(shown) else ""
         st.html(
-            f'<div class="ek-title">By {by}<small>dearest first{more}{_TO_CLICK[dimension]}'
+            f'<div class="ek-title">By {by}<small>most expensive first{more}{_TO_CLICK[dimension]}'
             "</small></div>"
         )
         rows = []
@@ -229,7 +229,7 @@ def _show_parts(
 
 
 def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
-    """Draw one's own engines' time; nothing if none reports it."""
+    """Draw the time of your own engines; nothing if none reports it."""
     if not times:
         return
     total = sum(each.spent_s for each in times)

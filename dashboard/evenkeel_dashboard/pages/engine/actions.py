@@ -1,4 +1,4 @@
-"""Draws what control changed, and times with a queue before and after it was let act."""
+"""Draws what control changed, and times with a queue before and after it was allowed to act."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _show_effect(data: EngineData, selection: Selection, window: Window) -> None
         return
     st.html(
         '<div class="ek-title" style="margin-top:.6rem">Watching and acting<small>time to first '
-        "token while requests queued, before and after control was let act at "
+        "token while requests queued, before and after control was allowed to act at "
         f"{formats.clock_ms(switched_ms)}; two times, not a randomised comparison</small></div>"
     )
     rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +130,7 @@ def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
 
 
 def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
-    """Return whether memory or compute limits an engine (TECHNIQUES C14), and why.
+    """Return whether memory or compute limits an engine, and why.
 
     Without either of KV use and the reason why requests wait, nobody can tell. Memory: requests
     wait, and nearly all KV blocks are live or a request was preempted. Compute:
@@ -163,51 +163,16 @@ def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
             advice("queue.kv"),
             signs,
         )
-    if waits and load.kv_live_ratio is None and load.waiting_for_memory is None:
-        return Diagnosis(
-            "warning",
-            "Requests queue",
-            "the engine does not report whether memory or compute holds them",
-            "the engine does not report whether memory or compute held them",
-            "Add a replica, or let fewer requests in; see the engine's own log for its KV cache.",
-            signs,
-        )
-    if waits and (load.waiting_for_budget or 0.0) >= waiting / 2:
-        return Diagnosis(
-            "warning",
-            "Compute-bound",
-            "each step's token budget is spent while KV blocks are free",
-            "each step's token budget was spent while KV blocks were free",
-            advice("queue.budget"),
-            signs,
-        )
-    if waits and (load.waiting_for_seats or 0.0) >= waiting / 2:
-        return Diagnosis(
-            "warning",
-            "Too few batch slots",
-            "the maximum number of sequences is running while KV blocks are free",
-            "the maximum number of sequences was running while KV blocks were free",
-            advice("queue.seats"),
-            signs,
-        )
     if waits:
-        return Diagnosis(
-            "warning",
-            "Compute-bound",
-            "requests wait while KV blocks are free",
-            "requests waited while KV blocks were free",
-            "Add compute: larger batches while steps stay short, a smaller or "
-            "quantised model, or another replica. More KV memory would not help.",
-            signs,
-        )
+        return _while_queued(load, waiting, signs, advice)
     if load.leaked_ratio:
         return Diagnosis(
             "bad",
             "KV leak",
             "blocks stay in use with nothing running",
             "blocks stayed in use with nothing running",
-            "Something does not give its blocks back, such as a KV connector: restart the engine, "
-            "and have the SLO template kv-leak watch it.",
+            "Something, such as a KV connector, does not release its blocks: restart the engine, "
+            "and let the SLO template kv-leak watch it.",
             signs,
         )
     if (load.busy_ratio or 0.0) >= BUSY_RATIO:
@@ -217,6 +182,48 @@ def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
         )
     words = "Neither memory nor compute is a limit: nothing is queued"
     return Diagnosis("good", "", words, words, "", signs)
+
+
+def _while_queued(
+    load: Load, waiting: float, signs: Sequence[Sign], advice: Callable[[str], str]
+) -> Diagnosis:
+    """Return what limits an engine in which requests wait, although memory does not."""
+    if load.kv_live_ratio is None and load.waiting_for_memory is None:
+        return Diagnosis(
+            "warning",
+            "Requests queue",
+            "the engine does not report whether memory or compute holds them",
+            "the engine does not report whether memory or compute held them",
+            "Add a replica, or let fewer requests in; see the engine's own log for its KV cache.",
+            signs,
+        )
+    if (load.waiting_for_budget or 0.0) >= waiting / 2:
+        return Diagnosis(
+            "warning",
+            "Compute-bound",
+            "each step's token budget is spent while KV blocks are free",
+            "each step's token budget was spent while KV blocks were free",
+            advice("queue.budget"),
+            signs,
+        )
+    if (load.waiting_for_seats or 0.0) >= waiting / 2:
+        return Diagnosis(
+            "warning",
+            "Too few batch slots",
+            "the maximum number of sequences is running while KV blocks are free",
+            "the maximum number of sequences was running while KV blocks were free",
+            advice("queue.seats"),
+            signs,
+        )
+    return Diagnosis(
+        "warning",
+        "Compute-bound",
+        "requests wait while KV blocks are free",
+        "requests waited while KV blocks were free",
+        "Add compute: larger batches while steps stay short, a smaller or "
+        "quantised model, or another replica. More KV memory would not help.",
+        signs,
+    )
 
 
 def _flagged(advice: Advice) -> str:

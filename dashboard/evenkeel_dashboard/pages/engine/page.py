@@ -31,7 +31,6 @@ from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import zoomable
 from evenkeel_dashboard.pages.engine.actions import show_actions
 from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waiting_frame
-from evenkeel_dashboard.pages.engine.histograms import show_histograms
 from evenkeel_dashboard.pages.engine.metrics import is_column_reported, names_of
 from evenkeel_dashboard.pages.engine.model import (
     QUEUE_FROM,
@@ -43,7 +42,7 @@ from evenkeel_dashboard.pages.engine.model import (
     verdict,
 )
 from evenkeel_dashboard.pages.engine.speculation import show_speculation
-from evenkeel_dashboard.pages.engine.steps import show_steps
+from evenkeel_dashboard.pages.engine.tables import show_histograms, show_steps
 
 ENGINES = {"": "all", **{name: each.title for name, each in known_engines().items()}}
 _LOOK_FOR = (

@@ -119,7 +119,7 @@ class EstimatedShare:
 
     Attributes:
         value: Σ w·right / Σ w; None if nothing was scored.
-        lower: Lower 95 % Wilson limit at the effective number of answers; `upper` is the other.
+        lower: Lower 95% Wilson limit at the effective number of answers; `upper` is the other.
         num_scored: Answers scored.
     """
 

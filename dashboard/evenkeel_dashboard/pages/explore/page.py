@@ -76,7 +76,7 @@ def show() -> None:
     bounds = {name: bound(text.removesuffix("tokens").strip()) for name, text in typed.items()}
     wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
     if wrong:
-        st.error(f"No number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
+        st.error(f"Not a number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
         refreshing(show_sql, None)
         return
     parameters: dict[str, str | float] = {
@@ -143,7 +143,7 @@ def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_sql() -> None:
-    """Draw the field for a query of one's own, and its answer."""
+    """Draw the field for a query of your own, and its answer."""
     with st.container(border=True, key="card-sql"):
         st.html(
             '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '

@@ -14,7 +14,7 @@ from enum import StrEnum
 from evenkeel import spans
 
 
-class Kind(StrEnum):
+class SpanKind(StrEnum):
     """What a span does, in a word that the page shows."""
 
     APPLICATION = "application"
@@ -43,119 +43,119 @@ class _Rule:
     """Values of an attribute that tell a span's kind; "*" is any value."""
 
     attribute: str
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, SpanKind]
 
 
-_OURS: Mapping[str, Kind] = {
-    spans.SPAN_QUEUE: Kind.PHASE,
-    spans.SPAN_PREFILL: Kind.PHASE,
-    spans.SPAN_DECODE: Kind.PHASE,
-    spans.SPAN_PROMPT: Kind.PREPARATION,
-    spans.SPAN_COMPRESSION: Kind.PREPARATION,
-    spans.SPAN_CACHE: Kind.PREPARATION,
-    spans.SPAN_GATE: Kind.PREPARATION,
-    spans.SPAN_EVALUATION: Kind.EVALUATION,
-    spans.SPAN_LIVE_EVALUATION: Kind.EVALUATION,
-    spans.SPAN_FEEDBACK: Kind.EVALUATION,
+_OURS: Mapping[str, SpanKind] = {
+    spans.SPAN_QUEUE: SpanKind.PHASE,
+    spans.SPAN_PREFILL: SpanKind.PHASE,
+    spans.SPAN_DECODE: SpanKind.PHASE,
+    spans.SPAN_PROMPT: SpanKind.PREPARATION,
+    spans.SPAN_COMPRESSION: SpanKind.PREPARATION,
+    spans.SPAN_CACHE: SpanKind.PREPARATION,
+    spans.SPAN_GATE: SpanKind.PREPARATION,
+    spans.SPAN_EVALUATION: SpanKind.EVALUATION,
+    spans.SPAN_LIVE_EVALUATION: SpanKind.EVALUATION,
+    spans.SPAN_FEEDBACK: SpanKind.EVALUATION,
 }
 # The first rule with a matching value decides: who names the kind of a span comes before what the
 # span carries, and the most specific convention before the general ones.
 _RULES: Sequence[_Rule] = (
-    _Rule(spans.STATUS, {"*": Kind.MODEL}),
+    _Rule(spans.STATUS, {"*": SpanKind.MODEL}),
     _Rule(
         "openinference.span.kind",
         {
-            "LLM": Kind.MODEL,
-            "EMBEDDING": Kind.EMBEDDING,
-            "CHAIN": Kind.STEP,
-            "RETRIEVER": Kind.RETRIEVAL,
-            "RERANKER": Kind.RERANK,
-            "TOOL": Kind.TOOL,
-            "AGENT": Kind.AGENT,
-            "GUARDRAIL": Kind.GUARDRAIL,
-            "EVALUATOR": Kind.EVALUATION,
-            "PROMPT": Kind.TEMPLATE,
+            "LLM": SpanKind.MODEL,
+            "EMBEDDING": SpanKind.EMBEDDING,
+            "CHAIN": SpanKind.STEP,
+            "RETRIEVER": SpanKind.RETRIEVAL,
+            "RERANKER": SpanKind.RERANK,
+            "TOOL": SpanKind.TOOL,
+            "AGENT": SpanKind.AGENT,
+            "GUARDRAIL": SpanKind.GUARDRAIL,
+            "EVALUATOR": SpanKind.EVALUATION,
+            "PROMPT": SpanKind.TEMPLATE,
         },
     ),
     _Rule(
         "traceloop.span.kind",
         {
-            "workflow": Kind.APPLICATION,
-            "task": Kind.STEP,
-            "agent": Kind.AGENT,
-            "tool": Kind.TOOL,
+            "workflow": SpanKind.APPLICATION,
+            "task": SpanKind.STEP,
+            "agent": SpanKind.AGENT,
+            "tool": SpanKind.TOOL,
         },
     ),
     _Rule(
         "gen_ai.operation.name",
         {
-            "chat": Kind.MODEL,
-            "text_completion": Kind.MODEL,
-            "generate_content": Kind.MODEL,
-            "embeddings": Kind.EMBEDDING,
-            "execute_tool": Kind.TOOL,
-            "invoke_agent": Kind.AGENT,
-            "create_agent": Kind.AGENT,
-            "invoke_workflow": Kind.APPLICATION,
-            "retrieval": Kind.RETRIEVAL,
+            "chat": SpanKind.MODEL,
+            "text_completion": SpanKind.MODEL,
+            "generate_content": SpanKind.MODEL,
+            "embeddings": SpanKind.EMBEDDING,
+            "execute_tool": SpanKind.TOOL,
+            "invoke_agent": SpanKind.AGENT,
+            "create_agent": SpanKind.AGENT,
+            "invoke_workflow": SpanKind.APPLICATION,
+            "retrieval": SpanKind.RETRIEVAL,
         },
     ),
     _Rule(
         "llm.request.type",
         {
-            "chat": Kind.MODEL,
-            "completion": Kind.MODEL,
-            "embedding": Kind.EMBEDDING,
-            "rerank": Kind.RERANK,
+            "chat": SpanKind.MODEL,
+            "completion": SpanKind.MODEL,
+            "embedding": SpanKind.EMBEDDING,
+            "rerank": SpanKind.RERANK,
             # LiteLLM's.
-            "acompletion": Kind.MODEL,
-            "text_completion": Kind.MODEL,
-            "atext_completion": Kind.MODEL,
-            "responses": Kind.MODEL,
-            "aresponses": Kind.MODEL,
-            "anthropic_messages": Kind.MODEL,
-            "aanthropic_messages": Kind.MODEL,
-            "generate_content": Kind.MODEL,
-            "agenerate_content": Kind.MODEL,
-            "generate_content_stream": Kind.MODEL,
-            "agenerate_content_stream": Kind.MODEL,
-            "aembedding": Kind.EMBEDDING,
-            "arerank": Kind.RERANK,
+            "acompletion": SpanKind.MODEL,
+            "text_completion": SpanKind.MODEL,
+            "atext_completion": SpanKind.MODEL,
+            "responses": SpanKind.MODEL,
+            "aresponses": SpanKind.MODEL,
+            "anthropic_messages": SpanKind.MODEL,
+            "aanthropic_messages": SpanKind.MODEL,
+            "generate_content": SpanKind.MODEL,
+            "agenerate_content": SpanKind.MODEL,
+            "generate_content_stream": SpanKind.MODEL,
+            "agenerate_content_stream": SpanKind.MODEL,
+            "aembedding": SpanKind.EMBEDDING,
+            "arerank": SpanKind.RERANK,
         },
     ),
     # Vercel's AI SDK up to 6.
     _Rule(
         "ai.operationId",
         {
-            "ai.generateText.doGenerate": Kind.MODEL,
-            "ai.streamText.doStream": Kind.MODEL,
-            "ai.generateObject.doGenerate": Kind.MODEL,
-            "ai.streamObject.doStream": Kind.MODEL,
-            "ai.embed.doEmbed": Kind.EMBEDDING,
-            "ai.embedMany.doEmbed": Kind.EMBEDDING,
-            "ai.toolCall": Kind.TOOL,
+            "ai.generateText.doGenerate": SpanKind.MODEL,
+            "ai.streamText.doStream": SpanKind.MODEL,
+            "ai.generateObject.doGenerate": SpanKind.MODEL,
+            "ai.streamObject.doStream": SpanKind.MODEL,
+            "ai.embed.doEmbed": SpanKind.EMBEDDING,
+            "ai.embedMany.doEmbed": SpanKind.EMBEDDING,
+            "ai.toolCall": SpanKind.TOOL,
         },
     ),
-    _Rule("gen_ai.latency.e2e", {"*": Kind.MODEL}),
-    _Rule("mcp.method.name", {"tools/call": Kind.TOOL, "*": Kind.MCP}),
+    _Rule("gen_ai.latency.e2e", {"*": SpanKind.MODEL}),
+    _Rule("mcp.method.name", {"tools/call": SpanKind.TOOL, "*": SpanKind.MCP}),
     *(
         _Rule(
             attribute,
             {
                 **dict.fromkeys(
                     ("chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "weaviate"),
-                    Kind.RETRIEVAL,
+                    SpanKind.RETRIEVAL,
                 ),
-                "*": Kind.DATABASE,
+                "*": SpanKind.DATABASE,
             },
         )
         for attribute in ("db.system.name", "db.system")
     ),
-    _Rule("messaging.system", {"*": Kind.MESSAGING}),
-    _Rule("rpc.system.name", {"*": Kind.RPC}),
-    _Rule("rpc.system", {"*": Kind.RPC}),
-    _Rule("http.request.method", {"*": Kind.HTTP}),
-    _Rule("http.method", {"*": Kind.HTTP}),
+    _Rule("messaging.system", {"*": SpanKind.MESSAGING}),
+    _Rule("rpc.system.name", {"*": SpanKind.RPC}),
+    _Rule("rpc.system", {"*": SpanKind.RPC}),
+    _Rule("http.request.method", {"*": SpanKind.HTTP}),
+    _Rule("http.method", {"*": SpanKind.HTTP}),
 )
 
 # What the rows show, by the names that senders use; the first that is there counts.
@@ -188,7 +188,7 @@ ATTRIBUTES: tuple[str, ...] = tuple(
 """The attributes that the waterfall reads of each span."""
 
 
-def kind_of(name: str, attributes: Mapping[str, str]) -> Kind:
+def kind_of(name: str, attributes: Mapping[str, str]) -> SpanKind:
     """Return what a span does, from its name and attributes; OTHER if nothing tells."""
     if name in _OURS:
         return _OURS[name]
@@ -196,7 +196,7 @@ def kind_of(name: str, attributes: Mapping[str, str]) -> Kind:
         value = attributes.get(rule.attribute, "")
         if value and (kind := rule.kinds.get(value) or rule.kinds.get("*")):
             return kind
-    return Kind.OTHER
+    return SpanKind.OTHER
 
 
 def first_of(attributes: Mapping[str, str], names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.pages.request.span_kinds import Kind
+from evenkeel_dashboard.pages.request.span_kinds import SpanKind
 from evenkeel_dashboard.pages.request.trace_tree import Node
 
 # An axis that is at most this much longer shows everything.
@@ -65,7 +65,7 @@ def axis_of(nodes: Sequence[Node], counted: Collection[str]) -> Axis:
         return Axis(0, 0)
     begin_ns = min(node.start_ns for node in nodes)
     last_ns = max(node.end_ns for node in nodes)
-    work = [node for node in nodes if node.kind is not Kind.EVALUATION] or list(nodes)
+    work = [node for node in nodes if node.kind is not SpanKind.EVALUATION] or list(nodes)
     requests_ns = max((node.end_ns for node in work if node.id in counted), default=last_ns)
     end_ns = begin_ns
     for node in sorted(work, key=lambda each: each.start_ns):

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.pages.request.span_kinds import Kind
+from evenkeel_dashboard.pages.request.span_kinds import SpanKind
 from evenkeel_dashboard.pages.request.trace_tree import Node
 
 _SERVER = "Server"
-_CARRIERS = (Kind.MODEL, Kind.HTTP, Kind.RPC)
+_CARRIERS = (SpanKind.MODEL, SpanKind.HTTP, SpanKind.RPC)
 # Time between two spans below this is not worth a word.
 LEAST_GAP_S = 0.0005
 
@@ -85,10 +85,10 @@ def _is_part_of_call(node: Node, own: Node, above: dict[int, Node]) -> bool:
     below = own
     while below is not node:
         # An agent or tool in between, or several calls below one span: not the same call.
-        if below is not own and below.kind in (Kind.AGENT, Kind.TOOL, Kind.APPLICATION):
+        if below is not own and below.kind in (SpanKind.AGENT, SpanKind.TOOL, SpanKind.APPLICATION):
             return False
         below = above[id(below)]
-    if node.kind is Kind.MODEL:
+    if node.kind is SpanKind.MODEL:
         return True
     if len(_models_below(node)) > 1:
         return False
@@ -110,7 +110,7 @@ def _models_below(node: Node) -> list[Node]:
     waiting = list(node.children)
     while waiting and len(found) < 2:
         each = waiting.pop()
-        if each.kind is Kind.MODEL:
+        if each.kind is SpanKind.MODEL:
             found.append(each)
         else:
             waiting += each.children
@@ -133,7 +133,7 @@ def _named(chain: Sequence[Node]) -> Iterator[tuple[str, Node]]:
 
 def _is_detail(node: Node, outer: Node) -> bool:
     """Return whether a transport span adds nothing: its own service's view is there already."""
-    return node.kind is not Kind.MODEL and node.service == outer.service
+    return node.kind is not SpanKind.MODEL and node.service == outer.service
 
 
 def _between_s(outer: Node, inner: Node) -> float:

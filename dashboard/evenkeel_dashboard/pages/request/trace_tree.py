@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.pages.request.span_kinds import CLAMPED, ERROR, Kind, first_of, kind_of
+from evenkeel_dashboard.pages.request.span_kinds import CLAMPED, ERROR, SpanKind, first_of, kind_of
 
 Row = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ class Node:
     id: str
     parent_id: str
     name: str
-    kind: Kind
+    kind: SpanKind
     role: str
     service: str
     start_ns: int

@@ -18,7 +18,7 @@ from evenkeel_dashboard.pages.request.span_kinds import (
     MODEL_NAME,
     OUTPUT_TOKENS,
     TOOL_NAME,
-    Kind,
+    SpanKind,
     first_of,
 )
 from evenkeel_dashboard.pages.request.trace_axis import Axis
@@ -157,7 +157,7 @@ def _row(depth: int, group: Sequence[Node], counted: Mapping[str, Row]) -> Water
         busy_ns=sum(node.duration_ns for node in group),
         amounts=amounts,
         error=error,
-        is_view=first.kind is Kind.MODEL and not is_request,
+        is_view=first.kind is SpanKind.MODEL and not is_request,
         is_request=is_request,
     )
 
@@ -232,9 +232,9 @@ def title_of(row: WaterfallRow) -> str:
     node = row.node
     name = node.name or "unnamed"
     called = ""
-    if node.kind is Kind.TOOL:
+    if node.kind is SpanKind.TOOL:
         called = first_of(node.attributes, TOOL_NAME)
-    elif node.kind in (Kind.MODEL, Kind.EMBEDDING):
+    elif node.kind in (SpanKind.MODEL, SpanKind.EMBEDDING):
         called = first_of(node.attributes, MODEL_NAME)
     if called and called not in name:
         name = f"{name} {called}"
@@ -266,18 +266,18 @@ def colour_of(node: Node, palette: Palette) -> str:
     if node.name in phases:
         return phases[node.name]
     chosen = {
-        Kind.MODEL: 0,
-        Kind.TOOL: 3,
-        Kind.AGENT: 6,
-        Kind.RETRIEVAL: 2,
-        Kind.EMBEDDING: 2,
-        Kind.RERANK: 2,
-        Kind.DATABASE: 7,
-        Kind.TEMPLATE: 1,
-        Kind.PREPARATION: 1,
-        Kind.EVALUATION: 5,
-        Kind.GUARDRAIL: 5,
-        Kind.MCP: 3,
+        SpanKind.MODEL: 0,
+        SpanKind.TOOL: 3,
+        SpanKind.AGENT: 6,
+        SpanKind.RETRIEVAL: 2,
+        SpanKind.EMBEDDING: 2,
+        SpanKind.RERANK: 2,
+        SpanKind.DATABASE: 7,
+        SpanKind.TEMPLATE: 1,
+        SpanKind.PREPARATION: 1,
+        SpanKind.EVALUATION: 5,
+        SpanKind.GUARDRAIL: 5,
+        SpanKind.MCP: 3,
     }.get(node.kind)
     return palette.muted if chosen is None else palette.categories[chosen]
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from evenkeel.sessions.ledger import TOOL_PREFIX
-from evenkeel.sessions.work import Kind
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.svg_chart import Chart, Series, round_ticks
-from evenkeel_dashboard.pages.sessions.ledger import TOOLS, cause_words, colour_of_cause
+from evenkeel_dashboard.pages.sessions.ledger_bar import TOOLS, cause_words, colour_of_cause
 from evenkeel_dashboard.pages.sessions.timeline import Mark, SessionTimeline, lanes
+from evenkeel_dashboard.sessions.ledger import TOOL_PREFIX
+from evenkeel_dashboard.sessions.work import WorkKind
 
 _LANE_PX = 24
 _NUM_TICKS = 8
 _BESIDE = 0.3
-_KINDS = {kind.value for kind in Kind}
-_KIND_WORDS = {Kind.REQUEST: "turn", Kind.TOOL: "tool", Kind.AGENT: "agent"}
+_KINDS = {kind.value for kind in WorkKind}
+_KIND_WORDS = {WorkKind.REQUEST: "turn", WorkKind.TOOL: "tool", WorkKind.AGENT: "agent"}
 
 
 def timeline_chart(found: SessionTimeline, shown_s: tuple[float, float], colours: Palette) -> Chart:
@@ -42,7 +42,7 @@ def timeline_chart(found: SessionTimeline, shown_s: tuple[float, float], colours
 def _bar(mark: Mark, place: int, colours: Palette) -> Series:
     path = f"M{mark.start_s:.6g} {place}H{mark.end_s:.6g}"
     if mark.cause in _KINDS:
-        colour, name = colour_of_kind(Kind(mark.cause), colours), ""
+        colour, name = colour_of_kind(WorkKind(mark.cause), colours), ""
     else:
         cause = TOOLS if mark.cause.startswith(TOOL_PREFIX) else mark.cause
         colour, name = colour_of_cause(cause, colours), cause_words(cause)
@@ -50,11 +50,13 @@ def _bar(mark: Mark, place: int, colours: Palette) -> Series:
     return Series(name, colour, path, "lane", 0.7, title=mark_words(mark), opacity=opacity)
 
 
-def colour_of_kind(kind: Kind, colours: Palette) -> str:
+def colour_of_kind(kind: WorkKind, colours: Palette) -> str:
     """Return the colour of a kind of step."""
     return {
-        Kind.REQUEST: colours.decode, Kind.TOOL: colours.shed, Kind.AGENT: colours.muted,
-    }[kind]  # fmt: skip
+        WorkKind.REQUEST: colours.decode,
+        WorkKind.TOOL: colours.shed,
+        WorkKind.AGENT: colours.muted,
+    }[kind]
 
 
 def mark_words(mark: Mark) -> str:
@@ -64,7 +66,7 @@ def mark_words(mark: Mark) -> str:
         named = f": {mark.name}" if mark.name and not mark.cause.startswith(TOOL_PREFIX) else ""
         times = f", {mark.num_steps:,} times" if mark.num_steps > 1 else ""
         return f"{cause_words(mark.cause)}{named}, {length}{times}"
-    kind = _KIND_WORDS[Kind(mark.cause)]
+    kind = _KIND_WORDS[WorkKind(mark.cause)]
     if mark.num_steps > 1:
         return f"{mark.num_steps:,} {kind}s within {length}"
     return f"{kind} {mark.name}, {length}{', failed' if mark.is_failed else ''}"

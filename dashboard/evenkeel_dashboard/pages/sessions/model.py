@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel.sessions.work import Kind
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, page_link, phase_bar
 from evenkeel_dashboard.draw.request_rows import request_href, short_id
 from evenkeel_dashboard.pages.sessions.figure import colour_of_kind
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     bar_parts,
     cause_words,
     colour_of_cause,
     read_session_ledger,
 )
 from evenkeel_dashboard.pages.sessions.timeline import Step, phase_seconds
+from evenkeel_dashboard.sessions.work import WorkKind
 
 Row = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ STEP_KINDS = {
     "agent": "agents",
 }
 STEP_ORDERS = {"time": "in order", "longest": "longest first", "cost": "most expensive first"}
-_STEP_WORDS = {Kind.REQUEST: "turn", Kind.TOOL: "tool", Kind.AGENT: "agent"}
+_STEP_WORDS = {WorkKind.REQUEST: "turn", WorkKind.TOOL: "tool", WorkKind.AGENT: "agent"}
 _LEVELS = {"ok": "", "error": "bad", "aborted": "warning", "shed": "warning", "open": ""}
 HEADERS = (
     "session", "last seen", "turns", "tools", "time to done", "where the time went",
@@ -173,7 +173,7 @@ def _step_cells(
     longest_s: float,
 ) -> list[Cell]:
     work, row = step.work, step.row
-    is_turn = work.kind is Kind.REQUEST
+    is_turn = work.kind is WorkKind.REQUEST
     bar = [(cause_words(c), colour_of_cause(c, colours), s) for c, s in phase_seconds(work)]
     bar = bar or [(work.name, colour_of_kind(work.kind, colours), work.seconds)]
     counts = [row[name] for name in ("input_tokens", "cached_tokens", "output_tokens")]

@@ -17,7 +17,7 @@ from evenkeel_dashboard.frame.fields import pick, write
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.paging import page_number, pages_beside
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.pages.sessions.ledger import CAUSES, colour_of_cause
+from evenkeel_dashboard.pages.sessions.ledger_bar import CAUSES, colour_of_cause
 from evenkeel_dashboard.pages.sessions.model import (
     ORDERS,
     OUTCOMES,

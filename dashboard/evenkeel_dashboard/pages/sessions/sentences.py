@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenkeel.sessions.evictions import During, Eviction
-from evenkeel.sessions.ledger import RECOMPUTE, TOOL_PREFIX
-from evenkeel.sessions.work import Kind
 from evenkeel_dashboard.draw import formats
-from evenkeel_dashboard.pages.sessions.ledger import Spent, with_tools_as_one
+from evenkeel_dashboard.pages.sessions.ledger_bar import Spent, with_tools_as_one
 from evenkeel_dashboard.pages.sessions.timeline import SessionTimeline, Step
+from evenkeel_dashboard.sessions.evictions import During, Eviction
+from evenkeel_dashboard.sessions.ledger import RECOMPUTE, TOOL_PREFIX
+from evenkeel_dashboard.sessions.work import WorkKind
 
 Row = Mapping[str, Any]
 
@@ -107,7 +107,7 @@ def notes(row: Row, found: SessionTimeline, most: int) -> list[str]:
 
 
 def _is_turn(step: Step) -> bool:
-    return step.work.kind is Kind.REQUEST
+    return step.work.kind is WorkKind.REQUEST
 
 
 def clock_skew_s(steps: Sequence[Step]) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel.sessions.ledger import CLIENT, TOOL_PREFIX, SessionLedger
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.frame import reading
@@ -18,7 +17,7 @@ from evenkeel_dashboard.frame.paging import page_number, pages_beside
 from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.zoom import chart, part_shown, show_part
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     bar_parts,
     read_session_ledger,
     with_tools_as_one,
@@ -34,6 +33,7 @@ from evenkeel_dashboard.pages.sessions.model import (
 )
 from evenkeel_dashboard.pages.sessions.sentences import explanation, notes
 from evenkeel_dashboard.pages.sessions.timeline import SessionTimeline, read_timeline
+from evenkeel_dashboard.sessions.ledger import CLIENT, TOOL_PREFIX, SessionLedger
 
 _HERE = Path(__file__).parent
 MAX_STEPS = 20_000

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.sessions.evictions import Eviction, find_evictions
-from evenkeel.sessions.ledger import SessionLedger, account, phases
-from evenkeel.sessions.work import Kind, Work, works_of
+from evenkeel_dashboard.sessions.evictions import Eviction, find_evictions
+from evenkeel_dashboard.sessions.ledger import SessionLedger, account, phases
+from evenkeel_dashboard.sessions.work import Work, WorkKind, works_of
 
 Row = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ _FOLD_RATIO = 1 / 400
 # Folded stretches of the critical path are wide enough to show the share of each cause.
 _FOLDED_PATH = 8
 _MOST_LANES = 5
-_LANE_NAMES = {Kind.REQUEST: "turns", Kind.TOOL: "tools", Kind.AGENT: "agents"}
+_LANE_NAMES = {WorkKind.REQUEST: "turns", WorkKind.TOOL: "tools", WorkKind.AGENT: "agents"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def lanes(found: SessionTimeline, shown_s: tuple[float, float]) -> list[Lane]:
 
 def phase_seconds(work: Work) -> list[tuple[str, float]]:
     """Return a request's causes with their seconds; [] for others."""
-    if work.kind is not Kind.REQUEST:
+    if work.kind is not WorkKind.REQUEST:
         return []
     return [(cause, (to_ns - from_ns) / 1e9) for cause, from_ns, to_ns in phases(work)]
 

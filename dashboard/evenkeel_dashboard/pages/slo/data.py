@@ -21,6 +21,7 @@ from evenkeel.slo.query import (
     slo_parts,
 )
 from evenkeel.store import QUERIES
+from evenkeel.times import MINUTE_NS
 from evenkeel.watched_file import Stamp, file_stamp
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -43,7 +44,6 @@ from evenkeel_dashboard.pages.slo.model import (
 _HERE = Path(__file__).parent
 Read = Callable[[Path, reading.Parameters], reading.Rows]
 HOUR_NS = 3600 * 10**9
-MINUTE_NS = 60 * 10**9
 LONGEST_DRAFT_MS = 7 * DAY_MS
 # Above this, reading requests individually is too slow for a page.
 MAX_JUDGED = 400_000

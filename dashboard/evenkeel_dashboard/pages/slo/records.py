@@ -24,7 +24,7 @@ HOUR_MS = 60 * MINUTE_MS
 def show_records(slo: str) -> None:
     """Draw corrections and reports."""
     if identity().tenant:
-        st.caption("Corrections and reports are of all tenants, and not shown to one.")
+        st.caption("Corrections and reports cover all tenants: a tenant's token does not see them.")
         return
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-corrections"):

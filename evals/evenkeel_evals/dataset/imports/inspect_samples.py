@@ -147,7 +147,7 @@ def _row(sample: Mapping[str, Any], scorer: Mapping[str, Any]) -> Row:
     row: Row = {"id": sample.get("id"), "tags": []}
     if choices:
         if not isinstance(choices, list):
-            raise UnfitError("its choices are no list")
+            raise UnfitError("its choices are not a list")
         return {**row, **ask_for_letter(messages, choices, _letter(target, choices))}
     targets = target if isinstance(target, list) else [target]
     targets = [str(t) if isinstance(t, int | float) else t for t in targets]

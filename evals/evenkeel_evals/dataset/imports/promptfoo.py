@@ -272,7 +272,7 @@ def _mapping(test: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _list(test: Mapping[str, Any]) -> list[Any]:
     found = test.get("assert") or []
     if not isinstance(found, list):
-        raise UnfitError("its assertions are no list")
+        raise UnfitError("its assertions are not a list")
     return found
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from bench.slo_promtool import find_promtool
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.prometheus import prometheus_rules
+from evenkeel_collector.slo.formats.prometheus import prometheus_rules
 from tests.checkout import ROOT
 from tests.fixtures.board_queries import BoardQuery, prometheus_queries
 from tests.fixtures.metric_series import input_series

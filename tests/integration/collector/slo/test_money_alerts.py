@@ -163,7 +163,7 @@ def test_steps_of_a_calendar_month_say_how_much_is_spent(priced: Any, tmp_path: 
     steps = {slo: alert for (slo, _), alert in alerts(tmp_path).items() if "/budget-" in slo}
     assert steps.keys() == {"spend/acme/budget-50"}
     assert steps["spend/acme/budget-50"].details.annotations["summary"] == (
-        "What a tenant may spend, acme: 24.00 EUR is spent this month, 50 % or more of 40.00 EUR "
+        "What a tenant may spend, acme: 24.00 EUR is spent this month, 50% or more of 40.00 EUR "
         "per month"
     )
 

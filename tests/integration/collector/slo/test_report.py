@@ -137,7 +137,7 @@ def test_stored_requests_are_replayed_by_the_minute(client: Any, tmp_path: Path)
     assert minutes[now_minute - 20] == Counts(10.0, 0.0)
     assert minutes[now_minute - 21] == Counts(10.0, 10.0)
     alerts = {a.severity.value: a for a in replay(slo, minutes).alerts}
-    # With the third bad minute: 3 of 38 is above 6 times 1 %, the 6 h pair's limit; 2 of 37 is not.
+    # With the third bad minute: 3 of 38 is above 6 times 1%, the 6 h pair's limit; 2 of 37 is not.
     assert alerts["page"].from_minute == now_minute - 23
     left = [Correction("c", "", NOW - 25 * MINUTE, NOW - 20 * MINUTE, "maintenance", "a", "", 0)]
     corrected = count_buckets(Reader(client), slo, span, MINUTE, left)

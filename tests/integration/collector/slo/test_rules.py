@@ -7,10 +7,10 @@ import pytest
 
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import CACHE_MEASURES, MEASURES
-from evenkeel.slo.templates import find_template
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.templates import find_template
 from tests.fixtures.slo_requests import NOW, S, counting_evaluator, insert, slo_text
 from tests.queries import query
 
@@ -210,7 +210,7 @@ def test_compared_near_hits_have_an_upper_bound(client: Any) -> None:
     (row,) = SloStore(client).read(query("cache_measures"), parameters)
     assert sorted(set(CACHE_MEASURES) - set(row)) == []
     assert (row["requests"], row["cache_wrong_ratio"]) == (100, pytest.approx(0.03))
-    # Wilson, one-sided 95 %, 3 of 100: statsmodels' proportion_confint(3, 100, 0.1, "wilson").
+    # Wilson, one-sided 95%, 3 of 100: statsmodels' proportion_confint(3, 100, 0.1, "wilson").
     assert row["cache_wrong_upper"] == pytest.approx(0.07271, abs=1e-5)
     assert row["cache_similarity_min"] == 0.91
     earlier = parameters | {"to_ns": NOW - 50 * S}

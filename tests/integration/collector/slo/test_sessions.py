@@ -120,13 +120,13 @@ def test_bad_sessions_fire_an_alert_that_names_them(client: Any, tmp_path: Path)
 
 
 def test_evidence_links_the_sessions(client: Any, tmp_path: Path) -> None:
-    from evenkeel_collector.slo.evidence import read_evidence
+    from evenkeel_collector.slo.evidence import gather
     from evenkeel_collector.slo.store import SloStore
 
     session(client, "well", OVER, {})
     session(client, "badly", OVER, {"tenant": "acme"}, FAILED | {"tenant": "acme"})
     (slo,) = slo_file(tmp_path, tasks("metric: session_e2e", 100)).slos
-    facts = read_evidence(slo, NOW - 3600 * S, NOW, SloStore(client), "http://board")
+    facts = gather(slo, NOW - 3600 * S, NOW, "http://board", SloStore(client))
     assert facts["bad_sessions"] == "1 of 2"
     assert facts["example_sessions"] == (
         "badly (error, 60.4 s, 2 turns, 0 tools) http://board/sessions?session_id=badly&of=acme"

@@ -14,7 +14,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import EvidenceBook
+from evenkeel_collector.alerts.evidence_requests import EvidenceBook
 from evenkeel_collector.alerts.groups import Grouper
 from evenkeel_collector.alerts.state import Condition, Delays, State
 from evenkeel_collector.delivery.payloads import make_posting

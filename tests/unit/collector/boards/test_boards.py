@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from evenkeel.slo.formats.prometheus import prometheus_rules
 from evenkeel_collector.boards.catalogue import BOARDS
 from evenkeel_collector.boards.grafana_json import board_json
+from evenkeel_collector.slo.formats.prometheus import prometheus_rules
 from evenkeel_dashboard.pages import PAGES
 from evenkeel_demo.parts import SLO_FILE
 from tests.checkout import ROOT

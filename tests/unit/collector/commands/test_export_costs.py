@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from evenkeel.prices.charges import NO_CHARGE, focus_row, plain_row
+from evenkeel_collector.commands.charges import NO_CHARGE, focus_row, plain_row
 from evenkeel_collector.commands.export_costs import write_rows
 
 

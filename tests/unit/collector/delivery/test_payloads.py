@@ -23,7 +23,7 @@ BY_SERVICE = AlertGrouping(("service",))
 LABELS = {"alertname": "SloBudgetBurn", "slo": "chat", "severity": "page", "service": "chat"}
 NOTES = {
     "summary": "Chat starts fast: the error budget burns 20 times too fast",
-    "description": "20 % of <requests> & more",
+    "description": "20% of <requests> & more",
     "top_cause": "queue: 1.6 s",
     "dashboard": "http://dash/",
     "exemplars": "r1 (ok 2.00 s) http://dash/request?a=1&at=2\nr2 (error)",
@@ -98,7 +98,7 @@ def test_slack_gets_blocks_with_the_evidence(tmp_path: Path) -> None:
     exemplars = body["blocks"][3]["text"]["text"]
     assert exemplars == "*exemplars*\n<http://dash/request?a=1&amp;at=2|r1> (ok 2.00 s)\nr2 (error)"
     assert body["blocks"][0]["text"]["text"].startswith("Page: Chat starts fast")
-    assert body["blocks"][1]["text"]["text"] == "20 % of &lt;requests&gt; &amp; more"
+    assert body["blocks"][1]["text"]["text"] == "20% of &lt;requests&gt; &amp; more"
     _, over = send(Receiver("r", "https://hooks.slack.com/x", ReceiverType.SLACK), "resolved")
     assert over["text"].startswith("Resolved: ")
 

@@ -165,9 +165,9 @@ def test_the_requests_of_one_trace_share_their_fate(trace_id: bytes, probability
 @given(st.binary(min_size=16, max_size=16).filter(any))
 def test_one_keeps_all_and_zero_keeps_none_that_is_good(trace_id: bytes) -> None:
     everything = Sampler(1.0, OBJECTIVES).decide(request(trace_id))
-    assert (everything.is_kept, everything.detail_weight) == (True, 1.0)
+    assert (everything.is_kept, everything.detail_probability) == (True, 1.0)
     nothing = Sampler(0.0, OBJECTIVES).decide(request(trace_id))
-    assert (nothing.is_kept, nothing.detail_weight, nothing.detail_probability) == (False, 0.0, 0.0)
+    assert (nothing.is_kept, nothing.detail_probability) == (False, 0.0)
     assert Sampler(0.0, OBJECTIVES).decide(request(trace_id, **{"evenkeel.ttft_s": 1.0})).is_kept
 
 
@@ -191,8 +191,8 @@ def test_weighted_estimates_are_unbiased(probability: float, sent_hex: str) -> N
             state = f"ot=th:{sent_hex}" if sent_hex else ""
             ttft_s = 1.0 if is_slow else 0.1
             decision = sampler.decide(request(trace_id, state, **{"evenkeel.ttft_s": ttft_s}))
-            total += decision.detail_weight * stall_s
             if decision.is_kept:
+                total += decision.sample_weight / decision.detail_probability * stall_s
                 kept.append(stall_s)
         estimates.append(total)
         unweighted.append(statistics.fmean(kept) if kept else 0.0)

@@ -81,15 +81,15 @@ def test_a_step_holds_from_its_share_on(
     assert budget_labels(slo, verdict(bad)) == labels
     assert [c.labels["budget_spent"] for c in found] == ["50 %", "90 %", "100 %"]
     assert "prompt promotion is frozen" in found[2].describe()["description"]
-    assert found[0].describe()["summary"] == "chat: 50 % of the error budget is spent"
+    assert found[0].describe()["summary"] == "chat: 50% of the error budget is spent"
 
 
 def test_an_alert_names_the_period_of_its_budget(slo: Slo) -> None:
     monthly = replace(slo, calendar=Calendar(CalendarUnit.MONTH, ZoneInfo("Europe/Berlin")))
     texts = [next(budget_conditions(each, verdict(50))).describe() for each in (slo, monthly)]
     assert [text["description"] for text in texts] == [
-        "Of the budget of the last 30d, 50 % or more is spent.",
-        "Of the budget of this month, 50 % or more is spent.",
+        "Of the budget of the last 30d, 50% or more is spent.",
+        "Of the budget of this month, 50% or more is spent.",
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_freeze_is_of_one_prompt_or_of_all(tmp_path: Path) -> None:
         ("[{spent: 0, alert: page}]", "spent is 0, expected a share of the budget such as 0.5"),
         ("[{spent: 50, alert: page}]", "spent is 50, expected a share of the budget such as 0.5"),
         ("[{spent: .nan, alert: page}]", "spent is"),
-        ("[{spent: 50 %, alert: page}]", "spent is '50 %'"),
+        ("[{spent: 50%, alert: page}]", "spent is '50%'"),
         ("[{spent: 0.5, alert: page}, {spent: 0.50, alert: ticket}]", "two steps with the same"),
         ("[{spent: 0.5, freeze: all}]", "freeze is 'all', expected prompts"),
         ("[{spent: 0.5, labels: {slo: x}}]", "label 'slo' is set by evenkeel"),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evenkeel.slo.burn_rates import default_rules
-from evenkeel.slo.judgement import Buckets
 from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_collector.slo.corrections import Correction
+from evenkeel_collector.slo.judgement import Buckets
 from evenkeel_collector.slo.track import SECOND_NS, Track
 
 MINUTE_NS = 60 * SECOND_NS

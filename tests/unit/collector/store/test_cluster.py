@@ -4,7 +4,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.judgement import judged_view
+from evenkeel_collector.store.judged_sql import judged_view
 from evenkeel_collector.store.migrations import Migration, read_migrations
 
 MIGRATIONS = read_migrations()

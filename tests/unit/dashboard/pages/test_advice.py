@@ -63,7 +63,7 @@ def test_a_tenant_is_not_told_to_write_objectives(page: str) -> None:
 
 
 def test_a_tenant_is_not_asked_for_another_address_of_the_collector() -> None:
-    """It refuses corrections and reports, which are of all tenants."""
+    """It refuses corrections and reports, which cover all tenants."""
 
     def show() -> None:
         import streamlit as st
@@ -78,4 +78,4 @@ def test_a_tenant_is_not_asked_for_another_address_of_the_collector() -> None:
     app = AppTest.from_function(show, default_timeout=240).run()
     assert not app.exception
     said = " ".join(each.value for each in app.caption)
-    assert "of all tenants" in said and "--collector-url" not in said
+    assert "cover all tenants" in said and "--collector-url" not in said

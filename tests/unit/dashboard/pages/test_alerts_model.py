@@ -106,7 +106,7 @@ def test_the_top_cause_says_what_would_help() -> None:
 def test_an_exhausted_budget_is_one_fact() -> None:
     annotations = {"budget_left": "none: 26.6 times the budget is spent", "budget_lasts": "spent"}
     assert evidence(annotations)["what"] == [("budget left", "exhausted, 26.6× spent")]
-    left = {"budget_left": "40 %", "budget_lasts": "3h at this rate"}
+    left = {"budget_left": "40%", "budget_lasts": "3h at this rate"}
     assert len(evidence(left)["what"]) == 2
 
 

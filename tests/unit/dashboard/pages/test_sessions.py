@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from evenkeel.sessions.ledger import RECOMPUTE
 from evenkeel_dashboard.draw.appearance import DARK, LIGHT, Palette
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.sessions.figure import timeline_chart
-from evenkeel_dashboard.pages.sessions.ledger import (
+from evenkeel_dashboard.pages.sessions.ledger_bar import (
     CAUSES,
     colour_of_cause,
     read_session_ledger,
@@ -30,6 +29,7 @@ from evenkeel_dashboard.pages.sessions.model import (
 )
 from evenkeel_dashboard.pages.sessions.sentences import clock_skew_s, explanation, notes
 from evenkeel_dashboard.pages.sessions.timeline import SessionTimeline, lanes, read_timeline
+from evenkeel_dashboard.sessions.ledger import RECOMPUTE
 
 BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 

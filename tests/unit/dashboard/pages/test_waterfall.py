@@ -3,7 +3,7 @@
 import pytest
 
 from evenkeel_dashboard.draw.appearance import LIGHT
-from evenkeel_dashboard.pages.request.span_kinds import Kind, kind_of
+from evenkeel_dashboard.pages.request.span_kinds import SpanKind, kind_of
 from evenkeel_dashboard.pages.request.trace_axis import axis_of
 from evenkeel_dashboard.pages.request.trace_calls import gap_words, views_of
 from evenkeel_dashboard.pages.request.trace_tree import build_trace
@@ -26,36 +26,36 @@ CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "support"}
 @pytest.mark.parametrize(
     ("name", "attributes", "kind"),
     [
-        ("chat support", {**OUR_STATUS, "gen_ai.operation.name": "chat"}, Kind.MODEL),
-        ("evenkeel.queue", {}, Kind.PHASE),
-        ("evenkeel.compression", {}, Kind.PREPARATION),
-        ("ChatCompletion", {"openinference.span.kind": "LLM"}, Kind.MODEL),
-        ("search", {"openinference.span.kind": "RETRIEVER"}, Kind.RETRIEVAL),
-        ("prompt", {"openinference.span.kind": "PROMPT"}, Kind.TEMPLATE),
-        ("ask.workflow", {"traceloop.span.kind": "workflow"}, Kind.APPLICATION),
-        ("openai.chat", {"llm.request.type": "chat"}, Kind.MODEL),
-        ("invoke_agent helper", {"gen_ai.operation.name": "invoke_agent"}, Kind.AGENT),
-        ("execute_tool add", {"gen_ai.operation.name": "execute_tool"}, Kind.TOOL),
-        ("embeddings e", {"gen_ai.operation.name": "embeddings"}, Kind.EMBEDDING),
-        ("tools/call add", {"mcp.method.name": "tools/call"}, Kind.TOOL),
-        ("initialize", {"mcp.method.name": "initialize", "rpc.system": "jsonrpc"}, Kind.MCP),
-        ("query", {"db.system": "chroma"}, Kind.RETRIEVAL),
-        ("SELECT", {"db.system.name": "postgresql"}, Kind.DATABASE),
-        ("POST", {"http.request.method": "POST"}, Kind.HTTP),
-        ("POST", {"http.method": "POST"}, Kind.HTTP),
-        ("llm_request", {"gen_ai.latency.e2e": "1.5"}, Kind.MODEL),
+        ("chat support", {**OUR_STATUS, "gen_ai.operation.name": "chat"}, SpanKind.MODEL),
+        ("evenkeel.queue", {}, SpanKind.PHASE),
+        ("evenkeel.compression", {}, SpanKind.PREPARATION),
+        ("ChatCompletion", {"openinference.span.kind": "LLM"}, SpanKind.MODEL),
+        ("search", {"openinference.span.kind": "RETRIEVER"}, SpanKind.RETRIEVAL),
+        ("prompt", {"openinference.span.kind": "PROMPT"}, SpanKind.TEMPLATE),
+        ("ask.workflow", {"traceloop.span.kind": "workflow"}, SpanKind.APPLICATION),
+        ("openai.chat", {"llm.request.type": "chat"}, SpanKind.MODEL),
+        ("invoke_agent helper", {"gen_ai.operation.name": "invoke_agent"}, SpanKind.AGENT),
+        ("execute_tool add", {"gen_ai.operation.name": "execute_tool"}, SpanKind.TOOL),
+        ("embeddings e", {"gen_ai.operation.name": "embeddings"}, SpanKind.EMBEDDING),
+        ("tools/call add", {"mcp.method.name": "tools/call"}, SpanKind.TOOL),
+        ("initialize", {"mcp.method.name": "initialize", "rpc.system": "jsonrpc"}, SpanKind.MCP),
+        ("query", {"db.system": "chroma"}, SpanKind.RETRIEVAL),
+        ("SELECT", {"db.system.name": "postgresql"}, SpanKind.DATABASE),
+        ("POST", {"http.request.method": "POST"}, SpanKind.HTTP),
+        ("POST", {"http.method": "POST"}, SpanKind.HTTP),
+        ("llm_request", {"gen_ai.latency.e2e": "1.5"}, SpanKind.MODEL),
         (
             "Received Proxy Server Request",
             {"gen_ai.operation.name": "acompletion", "llm.request.type": "acompletion"},
-            Kind.MODEL,
+            SpanKind.MODEL,
         ),
-        ("ai.streamText.doStream", {"ai.operationId": "ai.streamText.doStream"}, Kind.MODEL),
-        ("odd", {"gen_ai.operation.name": "something new"}, Kind.OTHER),
-        ("work", {}, Kind.OTHER),
+        ("ai.streamText.doStream", {"ai.operationId": "ai.streamText.doStream"}, SpanKind.MODEL),
+        ("odd", {"gen_ai.operation.name": "something new"}, SpanKind.OTHER),
+        ("work", {}, SpanKind.OTHER),
     ],
 )
 def test_kinds_are_recognised_whoever_names_them(
-    name: str, attributes: dict[str, str], kind: Kind
+    name: str, attributes: dict[str, str], kind: SpanKind
 ) -> None:
     assert kind_of(name, attributes) is kind
 

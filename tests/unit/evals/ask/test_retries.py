@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import pytest
 
 from evenkeel.cli import main
 from evenkeel.errors import CannotMeasureError
-from evenkeel_evals.ask.client import Call, Reply, read_retry_after
+from evenkeel_evals.ask.client import Call, Reply
 from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_command
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.eval import EVAL
@@ -141,32 +140,6 @@ async def test_a_question_that_breaks_every_connection_is_the_sides_own(
     reply = await ask(server, [])
     assert reply.text is None and reply.error is not None
     assert server.num_requests == 2 + MOST_BREAKS
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, None),
-        ("", None),
-        ("7", 7.0),
-        (" 0 ", 0.0),
-        ("-1", None),
-        ("nan", None),
-        ("1e9", None),
-        ("9" * 40, None),
-        ("soon", None),
-        ("Wed, 21 Oct 99999 07:28:00 GMT", None),
-        ("Mon, 01 Jan 0001 00:00:00 +9999", None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-    ],
-)
-def test_retry_after(value: str | None, expected: float | None) -> None:
-    assert read_retry_after(value) == expected
-
-
-def test_retry_after_as_a_date() -> None:
-    seconds = read_retry_after(formatdate(time.time() + 30, usegmt=True))
-    assert seconds is not None and 25 < seconds <= 30
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_nothing_moved() -> None:
 
 
 def test_changes_that_only_add_up_are_not_blamed_alone() -> None:
-    # Each change costs 2 %, the gate tolerates 5 %: it fails at the third, but at none alone.
+    # Each change costs 2%, the gate tolerates 5%: it fails at the third, but at none alone.
     found = bisect(4, lambda a, b: (Verdict.REGRESSED if b - a >= 3 else Verdict.NO_WORSE, ""))
     assert (found.ending, found.change) == (Ending.INTERACTION, 3)
 

@@ -27,9 +27,9 @@ def test_the_noise_that_is_there_is_found(make_pair, tmp_path: Path) -> None:  #
     found = calibrate(GATES, [pairs], ("d", "s"), 40, lambda done, _: steps.append(done))
     assert steps == list(range(1, 41))
     assert found.discordance == pytest.approx(0.1)
-    # The logarithm of a ratio of two has √2 of the noise of one; 1 % are cut off on each side.
+    # The logarithm of a ratio of two has √2 of the noise of one; 1% are cut off on each side.
     assert found.scatter["ttft"] == pytest.approx(0.1 * 2**0.5, rel=0.1)
-    # 95 % of a mean of 400: 1.96 · 0.141/20; of 40 swaps, ± 1/√400 each: 1.96 · √40/400.
+    # 95% of a mean of 400: 1.96 · 0.141/20; of 40 swaps, ± 1/√400 each: 1.96 · √40/400.
     assert found.noise_floor["shift_ttft"] == pytest.approx(0.0139, rel=0.4)
     assert found.noise_floor["accuracy"] == pytest.approx(0.031, rel=0.4)
     # Ten percent of the answers differ, all against B; swapped at random, that is no regression.
@@ -53,7 +53,7 @@ def test_items_of_one_cluster_vary_together(make_pair) -> None:  # type: ignore[
         for i, pair in enumerate(pairs)
     ]
     found = calibrate(GATES[:1], [pairs], ("d", "s"), 200, lambda *_: None)
-    # 95 % of a sum of twenty clusters, ±10 items each: 1.96 · √20 · 10/400.
+    # 95% of a sum of twenty clusters, ±10 items each: 1.96 · √20 · 10/400.
     assert found.noise_floor["accuracy"] == pytest.approx(0.219, rel=0.25)
     assert found.false_alarm_ci95[0] <= 0.05
 

@@ -237,8 +237,8 @@ def _fields(row: Row) -> dict[str, Any]:
     ("table", "message"),
     [
         pytest.param('gate = "pii<=90%"\nprompt = "support"', "expected one such as", id="gate"),
-        pytest.param('gate = "pii>=0%"\nprompt = "support"', "more than 0 %", id="0 %"),
-        pytest.param('gate = "pii>=100%"\nprompt = "support"', "less than 100 %", id="100 %"),
+        pytest.param('gate = "pii>=0%"\nprompt = "support"', "more than 0%", id="0%"),
+        pytest.param('gate = "pii>=100%"\nprompt = "support"', "less than 100%", id="100%"),
         pytest.param('gate = "bleu>=9%"\nprompt = "support"', "no scorer 'bleu'", id="scorer"),
         pytest.param('gate = "pii>=90%"', "exactly one of prompt and cache_route", id="nothing"),
         pytest.param(

@@ -85,7 +85,7 @@ def test_the_weighted_share_is_that_of_all_requests_and_covered() -> None:
 
 def test_drift_is_found_and_hardly_ever_seen_where_there_is_none() -> None:
     good = [drift_p(simulate({"big": 0.95, "small": 0.95}, 60, k), 0.95) for k in range(120)]
-    # p ≤ 0.05 in at most 5 % of runs, however often one looks: 6 expected at most, 14 is 99.9 %.
+    # p ≤ 0.05 in at most 5% of runs, however often one looks: 6 expected at most, 14 is 99.9%.
     assert sum(p <= 0.05 for p in good) <= 14
     bad = [drift_p(simulate({"big": 0.8, "small": 0.8}, 60, k), 0.95) for k in range(20)]
     assert sum(p <= 0.001 for p in bad) >= 18

@@ -121,7 +121,7 @@ def test_junit_has_a_case_a_gate_and_slice(outcome: Outcome) -> None:
     assert ("accuracy>=-1%", "overall") in failed
     assert suite.get("failures") == str(len(failed))
     figures = [c.get("message") or "" for c in suite.iter("failure")]
-    assert any(re.search(r"change -\d+\.\d pp, 95 % interval -\d+\.\d pp to", f) for f in figures)
+    assert any(re.search(r"change -\d+\.\d pp, 95% interval -\d+\.\d pp to", f) for f in figures)
 
 
 def test_junit_tells_a_regression_from_missing_scores(make_pair: MakePair) -> None:

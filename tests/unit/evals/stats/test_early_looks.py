@@ -9,7 +9,7 @@ from evenkeel_evals.stats.spending import nominal_levels, repeated_p
 
 
 def test_the_bounds_of_lan_and_demets() -> None:
-    # One-sided 2.5 %, five equal looks, O'Brien-Fleming-like: gsDesign's sfLDOF, ldbounds.
+    # One-sided 2.5%, five equal looks, O'Brien-Fleming-like: gsDesign's sfLDOF, ldbounds.
     bounds = norm.isf(nominal_levels(0.025, 5))
     assert bounds == pytest.approx([4.8769, 3.3569, 2.6803, 2.2898, 2.0310], abs=2e-3)
     assert nominal_levels(0.025, 1) == pytest.approx((0.025,))
@@ -39,7 +39,7 @@ def test_a_bettor_rarely_wins_against_the_truth() -> None:
     for _ in range(400):
         values = generator.choice([-1.0, 0.0, 1.0], p=[0.1, 0.8, 0.1], size=500).tolist()
         wins += anytime_p(values, 0.0) <= 0.05
-    # 5 % at most; 400 runs show up to 32 by chance (binomial, 99 %).
+    # 5% at most; 400 runs show up to 32 by chance (binomial, 99%).
     assert wins <= 32
 
 

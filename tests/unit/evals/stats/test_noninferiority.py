@@ -17,7 +17,7 @@ latencies = st.lists(st.floats(0.01, 10), min_size=3, max_size=30)
 
 def test_disinfection_of_contact_lenses() -> None:
     # Tango 1998, Stat. Med. 17:891, section 5 (Miyanaga 1994): 44 pairs, one lost, margin 0.1:
-    # Z = 1.709, one-sided p = 0.044, 90 % interval (−0.096, 0.027).
+    # Z = 1.709, one-sided p = 0.044, 90% interval (−0.096, 0.027).
     result = noninferior_accuracy(n=44, n10=1, n01=0, margin=0.1)
     assert result.delta == pytest.approx(-1 / 44)
     assert result.z == pytest.approx(1.709, abs=5e-4)

@@ -45,7 +45,7 @@ def test_the_level_is_never_exceeded(n: int, p: float) -> None:
 
 
 def test_two_hundred_items_see_six_points() -> None:
-    # 200 items, 10 % discordant: 6.4 points at 80 % power; a −1 point margin takes 6,200 pairs.
+    # 200 items, 10% discordant: 6.4 points at 80% power; a −1 point margin takes 6,200 pairs.
     seen = smallest_detectable_difference(200, 0.1)
     assert seen == pytest.approx(0.064, abs=3e-3)
     assert pairs_to_show_noninferiority(0.01, 0.1) == pytest.approx(6183, abs=2)

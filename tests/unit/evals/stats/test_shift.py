@@ -96,7 +96,7 @@ def test_without_ties_the_interval_inverts_the_test(differences: list[float]) ->
         assert (low, high) == (None, None)
         return
     assert low is not None and high is not None
-    # A shift just outside the interval is rejected at 5 %, one just inside is not.
+    # A shift just outside the interval is rejected at 5%, one just inside is not.
     inside = wilcoxon(np.array(differences) - (low + 1e-6), method="exact").pvalue
     outside = wilcoxon(np.array(differences) - (low - 1e-6), method="exact").pvalue
     assert outside <= 0.05 < inside

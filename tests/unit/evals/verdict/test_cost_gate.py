@@ -157,7 +157,7 @@ def test_ones_own_engine_is_priced_by_its_seconds_and_devices(
 @pytest.mark.parametrize(
     ("factor", "expected"),
     [(1.3, Verdict.REGRESSED), (0.7, Verdict.BETTER), (1.0, Verdict.NO_WORSE)],
-    ids=["30 % dearer", "30 % cheaper", "the same"],
+    ids=["30% dearer", "30% cheaper", "the same"],
 )
 def test_verdicts(make_pair: Make, factor: float, expected: Verdict) -> None:
     pairs = noisy(make_pair, factor)

@@ -31,8 +31,8 @@ def verdicts(pairs: list[AnsweredPair]) -> dict[tuple[str, str], Verdict]:
 @pytest.mark.parametrize(
     ("name", "factor", "expected"),
     [
-        ("30 % slower", 1.3, Verdict.REGRESSED),
-        ("30 % faster", 0.7, Verdict.BETTER),
+        ("30% slower", 1.3, Verdict.REGRESSED),
+        ("30% faster", 0.7, Verdict.BETTER),
         ("the same", 1.0, Verdict.NO_WORSE),
     ],
 )
@@ -158,7 +158,7 @@ def test_unchanged_candidates_are_rarely_called_regressed(make_pair) -> None:  #
             for i in range(60)
         ]
         alarms += judge(gates, pairs, seed).verdict is Verdict.REGRESSED
-    # 5 % at most, of which 60 runs show up to 8 by chance (binomial, 99 %); bench/eval_runs.py
+    # 5% at most, of which 60 runs show up to 8 by chance (binomial, 99%); bench/eval_runs.py
     # counts over 1,000.
     assert alarms <= 8
 

@@ -112,7 +112,7 @@ def test_a_baseline_that_has_nothing_to_lose_proves_nothing(  # type: ignore[no-
 
 
 def test_a_slice_whose_answers_have_no_score_does_not_pass_unjudged(make_pair) -> None:  # type: ignore[no-untyped-def]
-    # The answers of a slice cannot be scored on the candidate: 4.5 % of all, within both limits.
+    # The answers of a slice cannot be scored on the candidate: 4.5% of all, within both limits.
     pairs = [make_pair(i, tags=("refunds",) if i < 18 else ()) for i in range(400)]
     odd = Score.unscored("the scorer json failed")
     crashed = [replace(p, b=replace(p.b, score=odd)) if p.index < 18 else p for p in pairs]

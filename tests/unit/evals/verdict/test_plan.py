@@ -136,7 +136,7 @@ def test_a_gate_below_the_measured_noise_is_refused() -> None:
     known = Assumptions(noise_floor={"shift_ttft": 0.04}, floor_pairs=100, is_measured=True)
     (narrow,) = plan_gates(parse_gates("shift_ttft<=+3%"), 100, known)
     (enough,) = plan_gates(parse_gates("shift_ttft<=+3%"), 400, known)
-    assert "below the noise floor of 4.0 %" in (narrow.refusal or "")
+    assert "below the noise floor of 4.0%" in (narrow.refusal or "")
     assert (enough.noise_floor, enough.refusal) == (pytest.approx(0.02), None)
     with pytest.raises(CannotMeasureError, match="below the noise floor"):
         refuse_undecidable([narrow])

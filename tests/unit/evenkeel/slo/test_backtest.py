@@ -82,7 +82,7 @@ def test_a_replay_is_the_definition_minute_by_minute(
 def test_an_outage_of_twenty_minutes_is_one_page() -> None:
     minutes = {m: Counts(100, 100 if 100 <= m < 120 else 0) for m in range(300)}
     result = replay(slo_of("0.999", rule(Severity.PAGE, "0.02", 60, 5)), minutes)
-    # 1.44 % of 60 minutes is 0.864: one bad minute fires. The last of five clears 4 minutes later.
+    # 1.44% of 60 minutes is 0.864: one bad minute fires. The last of five clears 4 minutes later.
     assert result.alerts == (AlertSpan("chat", Severity.PAGE, 100, 123),)
     assert result.sli == pytest.approx(280 / 300)
     assert result.budget_left_ratio == pytest.approx(1 - (20 / 300) / 0.001)

@@ -21,15 +21,15 @@ from evenkeel.slo.burn_rates import (
 
 # SRE workbook, table 5-8 and its example rules (30 days); Sloth's published windows for 28 days.
 PUBLISHED_FACTORS = [
-    ("30 days, 2 % in 1 hour", 30, 0, 14.4),
-    ("30 days, 5 % in 6 hours", 30, 1, 6.0),
-    ("30 days, 10 % in 1 day", 30, 2, 3.0),
-    ("30 days, 10 % in 3 days", 30, 3, 1.0),
-    ("28 days, 2 % in 1 hour", 28, 0, 13.44),
-    ("28 days, 5 % in 6 hours", 28, 1, 5.6),
-    ("28 days, 10 % in 1 day", 28, 2, 2.8),
-    ("28 days, 10 % in 3 days", 28, 3, 0.933333),
-    ("7 days, 2 % in 1 hour", 7, 0, 3.36),
+    ("30 days, 2% in 1 hour", 30, 0, 14.4),
+    ("30 days, 5% in 6 hours", 30, 1, 6.0),
+    ("30 days, 10% in 1 day", 30, 2, 3.0),
+    ("30 days, 10% in 3 days", 30, 3, 1.0),
+    ("28 days, 2% in 1 hour", 28, 0, 13.44),
+    ("28 days, 5% in 6 hours", 28, 1, 5.6),
+    ("28 days, 10% in 1 day", 28, 2, 2.8),
+    ("28 days, 10% in 3 days", 28, 3, 0.933333),
+    ("7 days, 2% in 1 hour", 7, 0, 3.36),
 ]
 
 
@@ -86,11 +86,11 @@ def test_a_scale_shortens_windows_and_keeps_factors() -> None:
     assert [w.factor for w in scaled] == [w.factor for w in alert_windows(30 * DAY_S)]
 
 
-# The workbook: at 99.9 % a full outage is found in under a minute by the 14.4 pair.
+# The workbook: at 99.9% a full outage is found in under a minute by the 14.4 pair.
 DETECTION = [
     ("full outage, first pair", "0.999", 0, "1", 51.84, 295.68),
-    ("1 % errors exceed 6 times 0.1 %", "0.999", 1, "0.01", 12960.0, 720.0),
-    ("1 % errors do not reach 14.4 times 0.1 %", "0.999", 0, "0.01", None, None),
+    ("1% errors exceed 6 times 0.1%", "0.999", 1, "0.01", 12960.0, 720.0),
+    ("1% errors do not reach 14.4 times 0.1%", "0.999", 0, "0.01", None, None),
     ("exactly the limit never fires", "0.999", 0, "0.0144", None, None),
     ("a limit above 1 never fires", "0.9", 0, "1", None, None),
 ]

@@ -14,9 +14,9 @@ from evenkeel.slo.good_events import (
     is_treated,
     judge_durations,
 )
-from evenkeel.slo.judgement import judge
 from evenkeel.slo.model import Indicator, Metric, Treatment
 from evenkeel.slo.selection import StatusRange
+from evenkeel_collector.slo.judgement import judge
 
 OK, ERROR, ABORTED, SHED, MISTAKE = range(5)
 NOTHING, GOOD, BAD = (0, 0), (1, 0), (1, 1)

@@ -125,7 +125,7 @@ def test_a_page_wants_its_error_ratio_to_be_beyond_doubt() -> None:
         Fraction(19, 20), [loose], 8 * MINUTE_S, MINUTE_S, Significance(1, Fraction(95, 100))
     )
     for factor, burns in ((1, False), (100, True)):
-        # 2 % bad against a limit of 1.25 %, of 50 requests and of 5000.
+        # 2% bad against a limit of 1.25%, of 50 requests and of 5000.
         series.replace_tail(0, [Counts(50.0 * factor, 1.0 * factor)])
         assert (judge.verdict(series, 0).burning(Severity.PAGE) is not None) is burns
 

@@ -79,7 +79,7 @@ def answer(text: str, request: Any, is_streamed: bool, reasoning: str | None = N
 ANSWERS = {
     "no call": ("Hello.", [], 0),
     "a call": (CALL, ['{"a": 1}'], 0),
-    "a call that is no JSON": (BROKEN, [], 1),
+    "a call that is not JSON": (BROKEN, [], 1),
     "bare JSON": ('{"name": "f", "arguments": {}}', [], 1),
 }
 

@@ -9,9 +9,9 @@ from vllm.sampling_params import SamplingParams
 
 from evenkeel_runtime.adapter.request_limits import apply_limits, count_slots
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.request.trace import EngineRun, HttpRequest
 from evenkeel_runtime.wire.caller import Caller
+from tests.fixtures.control_files import control_of
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from evenkeel_runtime.wire.caller import Caller
 )
 def test_a_run_knows_whether_its_answer_is_cut(mode: str, asked: int, allowed: int) -> None:
     text = f'mode = "{mode}"\n[tenant]\ncontext_tokens = 30'
-    control = AdmissionControl(parse_control(text, "test"), 4)
+    control = AdmissionControl(control_of(text), 4)
     request = HttpRequest("chat", Caller())
     request.visit = control.arrive(request.caller, 0)
     params = SamplingParams(max_tokens=asked)

@@ -11,7 +11,7 @@ from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.manual_clock import ManualClock
 
-CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
+CLASSES = {"interactive": SloClass(ttft_s=0.2), "batch": SloClass(ttft_s=30.0, target=0.9)}
 
 
 def make(clock: ManualClock, **fields: Any) -> AdmissionControl:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -56,10 +55,10 @@ async def test_a_burning_class_has_nobody_shed() -> None:
 
 async def test_a_request_is_shed_where_its_turn_cannot_come_before_it_would_be_given_up() -> None:
     clock = ManualClock(1000.0)
-    classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+    classes = CLASSES | {"brief": SloClass(ttft_s=60.0, queue_deadline_s=10.0)}
     quota = {"acme": Quota(requests_per_minute=1)}
     control = make(clock, max_active=1, tenants=quota)
-    control.configure(replace(control.config, classes=classes))
+    control.configure(control.config.model_copy(update=dict(classes=classes)))
     crowd(control, clock, 100)
     # Some 60 wait before it, two a second get their turn: 30 s, and it waits for 10.
     for number in range(1, 4):
@@ -223,11 +222,11 @@ async def test_who_waits_late_when_control_stops_acting_is_passed_by_nobody(
     control.tick()
     act_ms = waiting.priority
     assert act_ms > control.arrive(Caller(), 100).priority
-    control.configure(replace(control.config, mode=mode))
+    control.configure(control.config.model_copy(update=dict(mode=mode)))
     assert waiting.ticket is not None and waiting.ticket.is_inside
     assert waiting.priority < control.arrive(Caller(), 100).priority
     assert waiting.priority < order_by_arrival(0, round(clock.now_s * 1e9))
-    control.configure(replace(control.config, mode=ControlMode.ACT))
+    control.configure(control.config.model_copy(update=dict(mode=ControlMode.ACT)))
     assert waiting.priority == act_ms
 
 
@@ -359,7 +358,7 @@ async def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
     inside = [control.arrive(Caller(tenant="acme"), 100) for _ in range(2)]
     # Larger by one request, and one more place for each tenant; sessions are bounded now, too.
     quota = Quota(requests_per_minute=3, active=3)
-    control.configure(replace(control.config, tenant=quota, session=Quota(active=1)))
+    control.configure(control.config.model_copy(update=dict(tenant=quota, session=Quota(active=1))))
     control.arrive(Caller(tenant="acme", session_id="s"), 100)
     with pytest.raises(RefusedError, match="quota exhausted for this tenant"):
         control.arrive(Caller(tenant="acme"), 100)
@@ -376,7 +375,7 @@ async def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
 async def test_a_quota_that_is_new_counts_who_is_in() -> None:
     control = make(ManualClock(1000.0))
     inside = control.arrive(Caller(tenant="acme"), 100)
-    control.configure(replace(control.config, tenant=Quota(active=1)))
+    control.configure(control.config.model_copy(update=dict(tenant=Quota(active=1))))
     with pytest.raises(RefusedError, match="quota exhausted for this tenant"):
         control.arrive(Caller(tenant="acme"), 100)
     control.leave(inside, 0)
@@ -390,14 +389,14 @@ async def test_a_file_read_again_keeps_the_steps_that_mean_the_same() -> None:
         burn(control, clock, 40)
         assert control.tick() is not None
     limits, burning = control.limits, control.burn()
-    classes = {**CLASSES, "archive": SloClass(60.0)}
-    more = replace(control.config, window_s=20.0, max_active=3, classes=classes)
+    classes = {**CLASSES, "archive": SloClass(ttft_s=60.0)}
+    more = control.config.model_copy(update=dict(window_s=20.0, max_active=3, classes=classes))
     control.configure(more)
     assert (control.level, control.limits) == (2, limits)
     assert control.burn() == burning
     assert control.gate.room.urgent == 3
     # A dry run's steps are nobody's: acting begins at the first.
-    control.configure(replace(control.config, mode=ControlMode.DRY_RUN))
+    control.configure(control.config.model_copy(update=dict(mode=ControlMode.DRY_RUN)))
     assert control.level == 0
 
 

@@ -25,7 +25,7 @@ KINDS = {
 CONFIG = ControlConfig(
     default_class="chat",
     window_s=2.0,
-    classes={name: SloClass(kind.limit_s) for name, kind in KINDS.items()},
+    classes={name: SloClass(ttft_s=kind.limit_s) for name, kind in KINDS.items()},
 )
 HALF = {"interactive": 0.5, "batch": 0.5}
 SECONDS = 8.0

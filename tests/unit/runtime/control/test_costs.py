@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.costs import PromptCost
 from evenkeel_runtime.control.door import Door
 from evenkeel_runtime.control.kv_shares import MAX_WAITING
@@ -17,6 +15,7 @@ from evenkeel_runtime.control.measure import measure as measure_prompt
 from evenkeel_runtime.control.prefixes import KvCache
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
+from tests.fixtures.control_files import control_of
 
 CACHE = KvCache(num_blocks=100, block_tokens=10)
 FILE = """
@@ -41,7 +40,7 @@ kv_share = 0.5
 
 
 def make(text: str = FILE) -> AdmissionControl:
-    return AdmissionControl(parse_control(text, "test"), 64, clock=lambda: 0.0, cache=CACHE)
+    return AdmissionControl(control_of(text), 64, clock=lambda: 0.0, cache=CACHE)
 
 
 def measure(
@@ -91,7 +90,7 @@ def test_a_dry_run_limits_nothing_and_counts_what_it_would_refuse() -> None:
 
 def test_a_changed_file_applies_to_the_next_request() -> None:
     control = make()
-    control.configure(parse_control("", "test"))
+    control.configure(control_of(""))
     _, cost = measure(control, range(900), tenant="acme")
     assert (cost.max_tokens, cost.draft_tokens, cost.excess) == (None, None, None)
 
@@ -186,7 +185,7 @@ async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> No
     waiting = asyncio.create_task(Door(control, visits[1]).enter())
     await asyncio.sleep(0)
     assert control.costs.shares.count_waiting() == 1
-    control.configure(parse_control('mode = "off"\n' + FILE, "test"))
+    control.configure(control_of('mode = "off"\n' + FILE))
     async with asyncio.timeout(120):
         await waiting
     for visit in visits:
@@ -215,13 +214,13 @@ async def test_who_waits_for_a_share_enters_once_it_is_raised() -> None:
     visits = [measure(control, range(200), 20, tenant="acme")[0] for _ in range(2)]
     claims = [claim_share(control, visit) for visit in visits]
     assert claims[1] is not None and not claims[1].let_in.done()
-    control.configure(parse_control(FILE.replace("0.3", "0.5"), "test"))
+    control.configure(control_of(FILE.replace("0.3", "0.5")))
     assert claims[1].let_in.done()
 
 
 def test_the_wait_for_a_share_counts_to_the_longest_wait() -> None:
     now = [0.0]
-    control = AdmissionControl(parse_control(FILE, "test"), 64, clock=lambda: now[0], cache=CACHE)
+    control = AdmissionControl(control_of(FILE), 64, clock=lambda: now[0], cache=CACHE)
     visit, _ = measure(control, range(100))
     assert control.left_s(visit) == 0.05
     visit.queued_s = 0.0
@@ -241,5 +240,5 @@ def test_the_wait_for_a_share_counts_to_the_longest_wait() -> None:
     ],
 )
 def test_a_wrong_limit_is_said(text: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        parse_control(text, "test")
+    with pytest.raises(ValueError, match=said):
+        control_of(text)

@@ -3,7 +3,6 @@
 from contextlib import suppress
 
 import pytest
-from msgspec.structs import replace
 
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import (
@@ -20,10 +19,10 @@ from tests.unit.runtime.control.admission import CLASSES, crowd, make
 
 async def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
     clock = ManualClock(1000.0)
-    classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+    classes = CLASSES | {"brief": SloClass(ttft_s=60.0, queue_deadline_s=10.0)}
     quotas = {"acme": Quota(requests_per_minute=1)}
     control = make(clock, mode=ControlMode.DRY_RUN, max_active=1, tenants=quotas)
-    control.configure(replace(control.config, classes=classes))
+    control.configure(control.config.model_copy(update={"classes": classes}))
     waiting = crowd(control, clock, 100)
     assert all(visit.ticket is not None and visit.ticket.is_inside for visit in waiting)
     for _ in range(3):
@@ -57,9 +56,9 @@ async def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None
 
 async def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served() -> None:
     clock = ManualClock(1000.0)
-    classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+    classes = CLASSES | {"brief": SloClass(ttft_s=60.0, queue_deadline_s=10.0)}
     control = make(clock, mode=ControlMode.DRY_RUN, max_active=1)
-    control.configure(replace(control.config, classes=classes))
+    control.configure(control.config.model_copy(update={"classes": classes}))
     visits = [control.arrive(Caller(slo_class="brief"), 100) for _ in range(3)]
     for visit in visits:
         control.queue(visit)
@@ -131,7 +130,7 @@ async def test_a_dry_run_counts_as_many_over_a_quota_as_would_be_refused(
     dry, dry_clock = count_refused_in(ControlMode.DRY_RUN, quota, every_s, takes_s, 120)
     assert 0 < count_refused(acting) == count_refused(dry)
     # Switched to act, it refuses no more than if it had always acted.
-    dry.configure(replace(dry.config, mode=ControlMode.ACT))
+    dry.configure(dry.config.model_copy(update={"mode": ControlMode.ACT}))
     for control in (acting, dry):
         clock.now_s = dry_clock.now_s = clock.now_s + 3
         control.arrive(Caller(tenant="acme"), 100)
@@ -139,13 +138,13 @@ async def test_a_dry_run_counts_as_many_over_a_quota_as_would_be_refused(
 
 async def test_what_a_dry_run_would_refuse_costs_its_tenant_nothing() -> None:
     clock = ManualClock(1000.0)
-    classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+    classes = CLASSES | {"brief": SloClass(ttft_s=60.0, queue_deadline_s=10.0)}
     quotas = {
         "acme": Quota(requests_per_minute=1, active=1, tokens_per_minute=10),
         "long": Quota(requests_per_minute=1, context_tokens=10),
     }
     control = make(clock, mode=ControlMode.DRY_RUN, max_active=1, tenants=quotas)
-    control.configure(replace(control.config, classes=classes))
+    control.configure(control.config.model_copy(update={"classes": classes}))
     control.queue(control.arrive(Caller(slo_class="brief"), 100))
     given_up = control.arrive(Caller(slo_class="brief", tenant="acme"), 100)
     control.queue(given_up)
@@ -172,7 +171,7 @@ async def test_what_a_dry_run_would_refuse_costs_its_tenant_nothing() -> None:
 async def test_what_a_dry_run_let_pass_takes_no_place_once_control_acts() -> None:
     control = make(ManualClock(1000.0), mode=ControlMode.DRY_RUN, tenant=Quota(active=1))
     inside, beyond = (control.arrive(Caller(tenant="acme"), 100) for _ in range(2))
-    control.configure(replace(control.config, mode=ControlMode.ACT))
+    control.configure(control.config.model_copy(update={"mode": ControlMode.ACT}))
     control.leave(inside, 0)
     control.arrive(Caller(tenant="acme"), 100)
     control.leave(beyond, 0)

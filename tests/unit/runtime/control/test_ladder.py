@@ -17,7 +17,11 @@ from evenkeel_runtime.control.ladder import (
 )
 
 CONFIG = ControlConfig(
-    classes={"interactive": SloClass(0.2), "chat": SloClass(0.5), "batch": SloClass(30.0)},
+    classes={
+        "interactive": SloClass(ttft_s=0.2),
+        "chat": SloClass(ttft_s=0.5),
+        "batch": SloClass(ttft_s=30.0),
+    },
     window_s=10.0,
     recover_s=20.0,
 )

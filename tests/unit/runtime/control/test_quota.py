@@ -87,4 +87,7 @@ def test_memory_is_bounded() -> None:
     accounts = quotas(session=Quota(requests_per_minute=1))
     for number in range(30_000):
         accounts.begin("acme", str(number), 0.0)
-    assert accounts.num_accounts <= 10_000
+    # What was used longest ago is forgotten, and begins anew.
+    assert accounts.check("acme", "0", 0.0) is None
+    assert accounts.check("acme", "19999", 0.0) is None
+    assert accounts.check("acme", "29999", 0.0) is not None

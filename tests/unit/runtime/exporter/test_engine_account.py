@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.exporter.engine_account import EngineTime
+from evenkeel_runtime.exporter.engine_account import AccountedTime
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
@@ -29,7 +29,7 @@ def left(number: int, ms: float) -> Left:
     return Left(number, int(ms * MS))
 
 
-def read(past: StepHistory, now_ms: float = 0) -> EngineTime:
+def read(past: StepHistory, now_ms: float = 0) -> AccountedTime:
     return past.account.read(int(now_ms * MS))
 
 

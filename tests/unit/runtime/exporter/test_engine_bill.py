@@ -16,8 +16,9 @@ from evenkeel.prices.price_file import IdleShare
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.ledger.attribution import RequestTimes
 from evenkeel_runtime.ledger.engine_seconds import EngineSeconds
-from evenkeel_runtime.wire.steps import Admitted, Arrived, Left, decode_batch, encode_batch
+from evenkeel_runtime.wire.steps import Admitted, Arrived, Left, encode_batch
 from tests.fixtures.engine_bill import HOUR, make_bill
+from tests.fixtures.step_records import decode_batch
 from tests.unit.runtime.wire.step_builder import MS, Part, Step
 
 STATE = (0, 0, 0, 0, 0, 0, 250, 0, 0)

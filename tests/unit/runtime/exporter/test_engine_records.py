@@ -7,7 +7,7 @@ from evenkeel_runtime.exporter.engine_records import (
     charge_requests,
     engine_seconds,
 )
-from evenkeel_runtime.ledger.cost import EQUAL_TOKENS
+from evenkeel_runtime.ledger.step_cost_model import EQUAL_TOKENS
 from evenkeel_runtime.ledger.timeline import lay_out
 from evenkeel_runtime.wire.steps import Admitted
 from tests.unit.runtime.wire.step_builder import COST, Step, build, decode, pack

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenkeel_runtime.ledger.attribution import Ledger, Phase, charge
-from evenkeel_runtime.ledger.cost import FEATURES, StepCost
-from evenkeel_runtime.ledger.prices import price
+from evenkeel_runtime.ledger.step_cost_model import FEATURES, StepCost
+from evenkeel_runtime.ledger.step_costs import price
 from evenkeel_runtime.ledger.timeline import EngineRequest
 from evenkeel_runtime.wire.cause import Cause
 from evenkeel_runtime.wire.steps import Held

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.ledger.cost import FEATURES, StepCost
 from evenkeel_runtime.ledger.engine_seconds import prefill_seconds, share_steps
+from evenkeel_runtime.ledger.step_cost_model import FEATURES, StepCost
 from evenkeel_runtime.ledger.timeline import Steps
 from evenkeel_runtime.wire.steps import Held
 from tests.unit.runtime.wire.step_builder import COST, Part, Step, build, decode, prefill

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_runtime.ledger.attribution import Phase, charge
-from evenkeel_runtime.ledger.cost import FEATURES, StepCost
-from evenkeel_runtime.ledger.prices import price
+from evenkeel_runtime.ledger.step_cost_model import FEATURES, StepCost
+from evenkeel_runtime.ledger.step_costs import price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps
 from evenkeel_runtime.wire.cause import Cause
 from evenkeel_runtime.wire.steps import Held

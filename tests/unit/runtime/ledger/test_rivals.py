@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenkeel_runtime.ledger.attribution import Aftermath, RequestTimes, charge, find_aftermath
-from evenkeel_runtime.ledger.cost import DECODE, StepCost
-from evenkeel_runtime.ledger.prices import price
+from evenkeel_runtime.ledger.step_cost_model import DECODE, StepCost
+from evenkeel_runtime.ledger.step_costs import price
 from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, find_own
 from tests.unit.runtime.wire.step_builder import COST, ME, MS, Step, build, decode, prefill
 

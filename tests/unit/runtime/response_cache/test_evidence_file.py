@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from evenkeel.embedding import hash_model
+from evenkeel.private_files import replace_private
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.controls import Controls
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.evidence_file import (
     EVIDENCE_FILE,
@@ -19,9 +19,9 @@ from evenkeel_runtime.response_cache.evidence_file import (
     EvidenceFile,
     LabelledPair,
     Labels,
-    write_private,
 )
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
+from evenkeel_runtime.response_cache.route_evidence import Controls
 from evenkeel_runtime.response_cache.serve_control import Evidence, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 from tests.fixtures.manual_clock import ManualClock
@@ -55,7 +55,7 @@ def trusted() -> ServeControl:
 def label(folder: Path, num_right: int, num_wrong: int = 0, embedder: str = EMBEDDER) -> None:
     pairs = [LabelledPair(KNOWN_WORDS, 0.9, 0.4, n < num_wrong) for n in range(num_right)]
     labels = Labels(Collected(embedder), tuple(pairs))
-    write_private(folder / LABELS_FILE, msgspec.json.encode(labels))
+    replace_private(folder / LABELS_FILE, msgspec.json.encode(labels))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -124,7 +124,7 @@ def test_weights_that_change_while_serving_leave_only_labels(
     controls.save()
     assert controls.find(POLICY).may_serve(SURE)
     # Trainers change weights in many small calls: each reads no file.
-    monkeypatch.setattr("evenkeel_runtime.response_cache.controls.EvidenceFile", None)
+    monkeypatch.setattr("evenkeel_runtime.response_cache.route_evidence.EvidenceFile", None)
     for number in range(2):
         controls.start_over(f"{MODEL}|{number}")
         control = controls.find(POLICY)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evenkeel_runtime.response_cache.anytime import upper_bound
+from evenkeel_runtime.response_cache.confidence_sequence import upper_bound
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, SAME_WORDS, HitClass
 from evenkeel_runtime.response_cache.serve_control import Counted, ServeControl
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy

@@ -92,6 +92,6 @@ async def test_without_a_name_the_folders_labels_are_no_condition(tmp_path: Path
 def test_an_address_that_is_none_stops_the_start(key: str, address: str, tmp_path: Path) -> None:
     text = f'backend = "{key.partition("_")[0]}"\n{key} = "{address}"\n'
     (tmp_path / "cache.toml").write_text(text + "[[routes]]\nsemantic = false\n")
-    with pytest.raises(ConfigurationError, match=f"{key} is no address") as raised:
+    with pytest.raises(ConfigurationError, match=f"{key} is not an address") as raised:
         open_cache(tmp_path / "cache.toml", tmp_path)
     assert "\n" not in str(raised.value) and "s3cret" not in str(raised.value)

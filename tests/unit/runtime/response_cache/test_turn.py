@@ -5,16 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.config import parse_control
 from evenkeel_runtime.control.gate import Standing
 from evenkeel_runtime.request.hook import enter_engine
 from evenkeel_runtime.response_cache.replays import EngineCall
 from evenkeel_runtime.wire.caller import Caller
+from tests.fixtures.control_files import control_of
 
 
 def test_who_is_late_when_its_turn_comes_is_late_in_vllms_queue_too() -> None:
     async def enter() -> tuple[int, int]:
-        control = AdmissionControl(parse_control("", "test"), num_slots=1)
+        control = AdmissionControl(control_of(""), num_slots=1)
         visit = control.arrive(Caller(), 0)
         early = visit.priority
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenkeel_runtime.speculation.cached_draft import HandedAnswer
 from evenkeel_runtime.speculation.draft_store import DraftStore
-from evenkeel_runtime.speculation.handed import HandedAnswer
 from evenkeel_runtime.speculation.sources import DraftSource, Trail, propose, rate_strength
 
 PROMPT = [31, 32, 33, 34, 35, 36, 37, 38, 39, 40]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenkeel_runtime.ledger.attribution import RequestTimes
-from evenkeel_runtime.ledger.cost import StepCost
+from evenkeel_runtime.ledger.step_cost_model import StepCost
 from evenkeel_runtime.ledger.timeline import Steps, lay_out
 from evenkeel_runtime.wire.steps import (
     ENTRY,

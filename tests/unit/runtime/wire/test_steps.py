@@ -19,10 +19,10 @@ from evenkeel_runtime.wire.steps import (
     Batch,
     Left,
     RequestEvent,
-    decode_batch,
     decode_batches,
     encode_batch,
 )
+from tests.fixtures.step_records import decode_batch
 
 U8 = st.integers(0, 2**8 - 1)
 U32 = st.integers(0, 2**32 - 1)

@@ -6,10 +6,10 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.file.slo_file import read_slo_file
-from evenkeel.slo.formats.openslo import dump_documents, slo_document
 from evenkeel.slo.model import Metric
 from evenkeel.slo.query import slo_parts
 from evenkeel_collector.commands.slo_text import check_text
+from evenkeel_collector.slo.formats.openslo import dump_documents, slo_document
 
 GOOD = """\
 apiVersion: openslo/v1
@@ -41,7 +41,7 @@ def test_a_budget_is_read_and_described(tmp_path: Path) -> None:
     text = check_text(file)
     assert "acme-spend: costs at most 300 over" in text
     assert "counts: every request with a cost; for tenant=acme" in text
-    assert "6 in 1h" in text  # 2 % of the budget
+    assert "6 in 1h" in text  # 2% of the budget
 
 
 def test_an_exported_budget_is_the_same(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ MISTAKES = [
     (
         "a repeated key",
         ("metric: ttft", "metric: ttft\n    metric: tpot"),
-        "SLO 'chat-ttft': metric comes twice (slos.yaml:23)",
+        "SLO 'chat-ttft': metric appears twice (slos.yaml:23)",
     ),
     (
         "an unknown metric",
@@ -265,7 +265,7 @@ MISTAKES = [
     (
         "two documents without a line between them",
         ("---\n", ""),
-        "apiVersion comes twice: a line --- separates documents (slos.yaml:9)",
+        "apiVersion appears twice: a line --- separates documents (slos.yaml:9)",
     ),
     (
         "a fraction for a percentage",

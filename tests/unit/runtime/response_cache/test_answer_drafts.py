@@ -1,0 +1,123 @@
+"""Near answers become drafts without an embedding; those that the model gives count as verified."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from vllm.sampling_params import SamplingParams
+
+from evenkeel import spans
+from evenkeel.embedding import Vectors, load_encoder
+from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.response_cache.answer_drafts import draft_answers, record_verified
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_replay
+from evenkeel_runtime.wire.drafts import DraftCounts
+from tests.unit.runtime.response_cache.questions import entry, question
+
+KNOWN = {
+    "How do I return an item?": (1, 2, 3),
+    "How can I return my item?": (1, 2, 3),
+    "How do I return a gift?": (4, 5),
+    "May I return a sale item?": (6,),
+    "How do I exchange an item?": (7,),
+    "Do you sell hammocks?": (8,),
+}
+
+
+class Sketcher:
+    """The real static vectors, without embeddings."""
+
+    def __init__(self) -> None:
+        self._encoder = load_encoder()
+
+    def sketch(self, text: str) -> Vectors | None:
+        return self._encoder.sketch(text)
+
+    def encode(self, text: str) -> Vectors:
+        raise AssertionError("a draft needs no embedding")
+
+
+@pytest.fixture
+async def cache() -> AsyncIterator[ResponseCache]:
+    policy = CachePolicy(routes=(RoutePolicy(mode=HitMode.DRAFT),))
+    encoder = Sketcher()
+    cache = ResponseCache(policy, MemoryBackend(1 << 20), encoder, AuditLog(None))  # type: ignore[arg-type]
+    for text, tokens in KNOWN.items():
+        known = question(text)
+        await cache.keep(known, replace(entry(known), token_ids=tokens))
+    yield cache
+    await cache.close()
+
+
+def run_of(params: SamplingParams) -> EngineRun:
+    return EngineRun("r", "m", params, None, False, 0, 0)
+
+
+async def test_the_nearest_different_answers_are_passed_on(cache: ResponseCache) -> None:
+    params = SamplingParams()
+    run = run_of(params)
+    drafted = await draft_answers(cache, question("Please, how do I return an item?"), run, params)
+    extra = params.extra_args
+    assert extra is not None
+    assert extra["evenkeel_draft"] == [1, 2, 3]
+    assert len(extra["evenkeel_draft_others"]) == 2
+    assert [1, 2, 3] not in extra["evenkeel_draft_others"]
+    assert extra["evenkeel_draft_trust"] in (0, 1)
+    assert [list(e.token_ids) for e in drafted[1:]] == extra["evenkeel_draft_others"]
+    assert (run.response_cache, run.cache[spans.CACHE_DRAFT_TOKENS]) == ("draft", 3)
+    assert not make_replay(params).extra_args
+
+
+@pytest.mark.parametrize("mode", [HitMode.SHADOW, HitMode.OFF])
+async def test_a_route_that_must_not_answer_drafts_nothing(
+    cache: ResponseCache, mode: HitMode
+) -> None:
+    params = SamplingParams()
+    asked = question("How do I return an item now?")
+    asked = replace(asked, policy=RoutePolicy(mode=mode))
+    assert await draft_answers(cache, asked, run_of(params), params) == []
+    assert not params.extra_args
+
+
+async def test_without_a_near_question_nothing_is_drafted(cache: ResponseCache) -> None:
+    params = SamplingParams()
+    run = run_of(params)
+    assert await draft_answers(cache, question("Quels modes de paiement ?"), run, params) == []
+    assert run.response_cache is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "accepted", "outcome"),
+    [
+        pytest.param([1, 2, 3], 2, "verified", id="the first draft"),
+        pytest.param([4, 5], 1, "verified", id="another draft"),
+        pytest.param([1, 2, 9], 2, "draft", id="a part of it"),
+        pytest.param([1, 2, 3], 0, "draft", id="the same, but nothing was verified"),
+    ],
+)
+async def test_an_answer_is_verified_if_it_is_a_draft(
+    cache: ResponseCache, tokens: list[int], accepted: int, outcome: str
+) -> None:
+    params = SamplingParams()
+    run = run_of(params)
+    drafted = await draft_answers(cache, question("Please, how do I return an item?"), run, params)
+    drafted = [replace(drafted[0]), replace(drafted[1], token_ids=(4, 5))]
+    counts = DraftCounts()
+    counts.add(2, accepted)
+    run.drafts_by_source["cache"] = counts
+    record_verified(run, cache.counts, drafted, Gathered(token_ids=tokens, finish_reason="stop"))
+    assert run.response_cache == outcome
+    assert run.cache[spans.CACHE_VERIFIED_TOKENS] == cache.counts.verified_tokens == accepted
+
+
+async def test_without_speculation_a_draft_stays_a_draft(cache: ResponseCache) -> None:
+    params = SamplingParams()
+    run = run_of(params)
+    drafted = await draft_answers(cache, question("Please, how do I return an item?"), run, params)
+    record_verified(run, cache.counts, drafted, Gathered(token_ids=[1, 2, 3]))
+    assert run.response_cache == "draft"
+    assert cache.counts.verified_tokens == 0
