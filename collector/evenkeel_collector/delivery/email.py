@@ -21,7 +21,8 @@ from evenkeel_collector.delivery.text import text_of, title_of
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     """Return the message, with the notification's id, so that mail programs see duplicates."""
     message = EmailMessage()
-    message["Subject"] = title_of(notification)
+    # It may contain names that tenants chose: an encoded word would become text, or a header.
+    message["Subject"] = title_of(notification).replace("=?", "= ?")
     message["From"] = receiver.sender
     message["To"] = ", ".join(receiver.recipients)
     message["Date"] = format_datetime(to_datetime(notification.created_ns))

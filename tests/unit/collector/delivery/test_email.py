@@ -1,0 +1,71 @@
+"""What mail servers are sent, and what their answers mean."""
+
+import asyncio
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
+from tests.fixtures.mail_server import MailServer, serve_mail
+
+ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
+NOTIFICATION = Notification("abc-firing", "mail", "abc", "f", (ALERT,))
+OK = DeliveryResult(is_delivered=True)
+TO = ("ann@x.test", "bob@x.test")
+
+
+def send(mail: MailServer, summary: str = "It burns", timeout_s: float = 10.0) -> DeliveryResult:
+    receiver = Receiver(
+        "mail",
+        f"smtp://127.0.0.1:{mail.port}",
+        ReceiverType.EMAIL,
+        allow_private=True,
+        sender="evenkeel@x.test",
+        recipients=TO,
+    )
+    alert = replace(ALERT, annotations={"summary": summary})
+    notification = replace(NOTIFICATION, alerts=(alert,))
+
+    async def attempt() -> DeliveryResult:
+        async with httpx.AsyncClient() as client:
+            return await deliver(client, receiver, notification, timeout_s)
+
+    return asyncio.run(attempt())
+
+
+NAMES = [
+    ("a line break", "a\r\nBcc: eve@x.test", "a Bcc: eve@x.test"),
+    ("an encoded line break", "=?utf-8?q?=0D=0ABcc:_eve=40x.test?= a", None),
+    ("an encoded body", "=?utf-8?b?DQoNCkFsbCBpcyB3ZWxs?=", None),
+    ("one encoded in parts", "=?utf-8?q?=0D?= =?utf-8?q?=0ABcc:_x?=", None),
+    ("a line separator", "a\u2028Bcc: eve@x.test", "a Bcc: eve@x.test"),
+    ("a NUL", "a\x00b", "a\ufffdb"),
+    ("another script", "日本" * 300, "日本" * 300),
+    ("a long word", "x" * 3000, "x" * 3000),
+]
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown"), [case[1:] for case in NAMES], ids=[case[0] for case in NAMES]
+)
+def test_a_name_in_the_subject_is_text_only(summary: str, shown: str | None) -> None:
+    """A tenant chooses its name, which must add no header and no recipient."""
+    with serve_mail() as mail:
+        assert send(mail, summary) == OK
+    (message,) = mail.messages
+    assert set(message.keys()) == {
+        "Subject", "From", "To", "Date", "Message-ID", "References",
+        "Content-Type", "Content-Transfer-Encoding", "MIME-Version",
+    }  # fmt: skip
+    assert message["Subject"].startswith("Alert: ")
+    if shown is not None:
+        assert message["Subject"] == f"Alert: {shown}"
+    else:
+        assert message["Subject"].replace("= ?", "=?") == f"Alert: {summary}"
+    assert "firing since 2001-09-09" in message.get_content()
+    assert b"\0" not in mail.raw[0]
+    assert max(map(len, mail.raw[0].split(b"\r\n"))) <= 998
+    assert mail.sent_to() == list(TO)
