@@ -17,6 +17,9 @@ from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.text import text_of, title_of
 
+# How long to wait for the answer to QUIT.
+_GOODBYE_S = 1.0
+
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     """Return the message, with the notification's id, so that mail programs see duplicates."""
@@ -58,16 +61,16 @@ def send_email(
     cut_off.daemon = True
     cut_off.start()
     try:
-        with server:
-            _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        server.ehlo()
+        if parts.scheme == "smtp" and server.has_extn("starttls"):
+            server.starttls(context=context)
             server.ehlo()
-            if parts.scheme == "smtp" and server.has_extn("starttls"):
-                server.starttls(context=context)
-                server.ehlo()
-            if parts.username and receiver.secrets:
-                server.login(unquote(parts.username), receiver.secrets[0].read())
-            server.send_message(make_email(receiver, notification))
+        if parts.username and receiver.secrets:
+            server.login(unquote(parts.username), receiver.secrets[0].read())
+        server.send_message(make_email(receiver, notification))
     finally:
+        _leave(server)
         cut_off.cancel()
 
 
@@ -84,6 +87,15 @@ def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> 
             return
         server.timeout = timeout_s
     server.connect(last, port)
+
+
+def _leave(server: smtplib.SMTP) -> None:
+    """Close the connection; the server's answer to that cannot undo what it accepted before."""
+    with suppress(OSError):
+        if server.sock is not None:
+            server.sock.settimeout(_GOODBYE_S)
+            server.docmd("QUIT")
+    server.close()
 
 
 def _cut_off(server: smtplib.SMTP) -> None:

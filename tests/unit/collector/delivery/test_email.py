@@ -9,7 +9,7 @@ import pytest
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
-from tests.fixtures.mail_server import MailServer, serve_mail
+from tests.fixtures.mail_server import CLOSES, HANGS, MailServer, serve_mail
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
 NOTIFICATION = Notification("abc-firing", "mail", "abc", "f", (ALERT,))
@@ -69,3 +69,36 @@ def test_a_name_in_the_subject_is_text_only(summary: str, shown: str | None) -> 
     assert b"\0" not in mail.raw[0]
     assert max(map(len, mail.raw[0].split(b"\r\n"))) <= 998
     assert mail.sent_to() == list(TO)
+
+
+@pytest.mark.parametrize("goodbye", [HANGS, CLOSES, "421 too busy", "500 what?"])
+def test_a_message_that_was_accepted_is_delivered_whatever_comes_after(goodbye: str) -> None:
+    """It would be sent again with every retry, as long as its alert fires."""
+    with serve_mail({"QUIT": goodbye}) as mail:
+        assert send(mail, timeout_s=3.0) == OK
+    assert len(mail.messages) == 1
+
+
+REFUSALS = [
+    ("unknown recipients", {"ann@x.test": "550 no", "bob@x.test": "551 no"}, True),
+    ("one unknown, one greylisted", {"ann@x.test": "550 no", "bob@x.test": "451 later"}, False),
+    ("all greylisted", {"ann@x.test": "451 later", "bob@x.test": "451 later"}, False),
+    ("an unknown sender", {"MAIL": "550 no"}, True),
+    ("no messages now", {"DATA": "421 busy"}, False),
+    ("spam", {"DOT": "554 spam"}, True),
+    ("a full disk", {"DOT": "452 full"}, False),
+    ("a server that hangs", {"DOT": HANGS}, False),
+    ("a server that closes", {"DOT": CLOSES}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_refused"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
+)
+def test_what_no_server_accepted_is_not_delivered(
+    answers: dict[str, str], is_refused: bool
+) -> None:
+    with serve_mail(answers) as mail:
+        outcome = send(mail, timeout_s=1.0)
+    assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
+    assert outcome.error
