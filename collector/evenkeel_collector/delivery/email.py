@@ -6,11 +6,13 @@ import smtplib
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from email.message import EmailMessage
-from email.utils import format_datetime
+from email.utils import format_datetime, getaddresses
 from urllib.parse import unquote, urlsplit
 
+from evenkeel.errors import EvenkeelError
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.notification import Notification
@@ -19,6 +21,25 @@ from evenkeel_collector.delivery.text import text_of, title_of
 
 # How long to wait for the answer to QUIT.
 _GOODBYE_S = 1.0
+
+
+class RecipientsRefused(EvenkeelError):
+    """The server refused some recipients, or all.
+
+    Attributes:
+        left: Those that it may accept later; empty if the refusals are permanent.
+        is_in_part: Whether it accepted the message for the others.
+    """
+
+    def __init__(self, codes: Mapping[str, int], receiver: Receiver) -> None:
+        super().__init__(f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}")
+        self.left = tuple(
+            recipient
+            for recipient in receiver.recipients
+            if any(codes.get(address, 500) < 500 for _, address in getaddresses([recipient]))
+        )
+        everyone = {address for _, address in getaddresses(receiver.recipients)}
+        self.is_in_part = not everyone <= codes.keys()
 
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
@@ -45,6 +66,7 @@ def send_email(
 
     Raises:
         OSError: If the server cannot be reached or its reply is invalid, including smtplib errors.
+        RecipientsRefused: If it did not accept the message for all recipients.
         ConfigurationError: If the secret is missing.
     """
     parts = urlsplit(receiver.address())
@@ -68,10 +90,21 @@ def send_email(
             server.ehlo()
         if parts.username and receiver.secrets:
             server.login(unquote(parts.username), receiver.secrets[0].read())
-        server.send_message(make_email(receiver, notification))
+        refused = _hand_over(server, make_email(receiver, notification))
     finally:
         _leave(server)
         cut_off.cancel()
+    if refused:
+        raise RecipientsRefused(refused, receiver)
+
+
+def _hand_over(server: smtplib.SMTP, message: EmailMessage) -> dict[str, int]:
+    """Send a message; return the recipients that the server refused, with its codes."""
+    try:
+        refused = server.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        refused = error.recipients
+    return {address: code for address, (code, _) in refused.items()}
 
 
 def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:

@@ -102,3 +102,12 @@ def test_what_no_server_accepted_is_not_delivered(
         outcome = send(mail, timeout_s=1.0)
     assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
     assert outcome.error
+
+
+def test_recipients_that_are_refused_for_now_are_left() -> None:
+    with serve_mail({"bob@x.test": "451 greylisted, try again"}) as mail:
+        outcome = send(mail)
+    assert not outcome.is_delivered
+    assert not outcome.is_refused
+    assert (outcome.is_in_part, outcome.left) == (True, TO[1:])
+    assert outcome.error == "recipients refused: bob@x.test (451)"
