@@ -12,11 +12,11 @@ from email.message import EmailMessage
 from email.utils import format_datetime, getaddresses
 from urllib.parse import unquote, urlsplit
 
-from evenkeel.errors import EvenkeelError
+from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.delivery.address import ResolvedAddress
+from evenkeel_collector.delivery.address import ResolvedAddress, is_inside
 from evenkeel_collector.delivery.text import text_of, title_of
 
 # How long to wait for the answer to QUIT.
@@ -61,13 +61,13 @@ def send_email(
 ) -> None:
     """Send a message; blocks for at most about `timeout_s`.
 
-    A user in the address logs in with the receiver's secret; `smtps` uses TLS from the start, and
-    `smtp` uses STARTTLS if the server offers it.
+    A user in the address logs in with the receiver's secret, without TLS only to an internal
+    address; `smtps` uses TLS from the start, and `smtp` uses STARTTLS if the server offers it.
 
     Raises:
         OSError: If the server cannot be reached or its reply is invalid, including smtplib errors.
         RecipientsRefused: If it did not accept the message for all recipients.
-        ConfigurationError: If the secret is missing.
+        ConfigurationError: If the secret is missing, or would cross the internet without TLS.
     """
     parts = urlsplit(receiver.address())
     context = ssl.create_default_context()
@@ -89,6 +89,8 @@ def send_email(
             server.starttls(context=context)
             server.ehlo()
         if parts.username and receiver.secrets:
+            if not isinstance(server.sock, ssl.SSLSocket):
+                _check_plain(target)
             server.login(unquote(parts.username), receiver.secrets[0].read())
         refused = _hand_over(server, make_email(receiver, notification))
     finally:
@@ -96,6 +98,19 @@ def send_email(
         cut_off.cancel()
     if refused:
         raise RecipientsRefused(refused, receiver)
+
+
+def _check_plain(target: ResolvedAddress) -> None:
+    """Check that a password may be sent without TLS: whoever is in between can take TLS away.
+
+    Raises:
+        ConfigurationError: If the server is not in our own network.
+    """
+    if not all(is_inside(address) for address in target.addresses):
+        raise ConfigurationError(
+            f"{target.host} offers no TLS, so the password is not sent: use smtps://, or a port"
+            " with STARTTLS, such as 587"
+        )
 
 
 def _hand_over(server: smtplib.SMTP, message: EmailMessage) -> dict[str, int]:

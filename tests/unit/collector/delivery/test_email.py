@@ -2,13 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 
-from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
+from evenkeel_collector.delivery.email import send_email
 from tests.fixtures.mail_server import CLOSES, HANGS, MailServer, serve_mail
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
@@ -111,3 +115,28 @@ def test_recipients_that_are_refused_for_now_are_left() -> None:
     assert not outcome.is_refused
     assert (outcome.is_in_part, outcome.left) == (True, TO[1:])
     assert outcome.error == "recipients refused: bob@x.test (451)"
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+def test_no_password_crosses_the_internet_without_tls(tmp_path: Path, is_public: bool) -> None:
+    """Whoever is in between can leave STARTTLS out of what the server offers."""
+    (tmp_path / "key").write_text("secret")
+    with serve_mail() as mail:
+        receiver = Receiver(
+            "mail",
+            f"smtp://ann@mail.test:{mail.port}",
+            ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),),
+            sender="evenkeel@x.test",
+            recipients=TO,
+        )
+        other = "8.8.8.8" if is_public else None
+        target = ResolvedAddress("127.0.0.1", "mail.test", mail.port, other)
+        if is_public:
+            with pytest.raises(ConfigurationError, match=r"^mail\.test offers no TLS.* smtps://"):
+                send_email(receiver, NOTIFICATION, target, 5.0)
+        else:
+            send_email(receiver, NOTIFICATION, target, 5.0)
+    words = {command.partition(" ")[0].upper() for command in mail.commands}
+    assert ("AUTH" in words, "DATA" in words) == (not is_public, not is_public)
+    assert len(mail.messages) == (not is_public)
