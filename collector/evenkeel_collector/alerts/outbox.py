@@ -47,7 +47,7 @@ HOLD_NS = 5 * _S
 # An undelivered firing is retried for this long after its alert has ended: after a short outage a
 # receiver gets every change, after a long one only the current state.
 GRACE_NS = 300 * _S
-# Any other notification is retried for this long after its first failure.
+# Others are retried for this long after their first failure, and once more if muted meanwhile.
 LONGEST_NS = 24 * 3600 * _S
 # A receiver counts as failing for this long after some of its recipients refused a notification.
 PART_NS = 3600 * _S
@@ -102,6 +102,7 @@ _OVERDUE = (
         IS_WAITING,
         outbox.c.receiver == bindparam("receiver"),
         outbox.c.give_up_ns <= bindparam("now_ns"),
+        or_(outbox.c.status == "firing", outbox.c.next_attempt_ns > outbox.c.give_up_ns),
     )
     .order_by(outbox.c.number)
     .limit(100)
@@ -211,7 +212,7 @@ class Outbox(AlertDatabase):
         return self._read(_DUE_TO_ONE, now_ns=now_ns, limit=limit, receiver=receiver)
 
     def overdue(self, receiver: str, now_ns: int) -> list[Notification]:
-        """Return the waiting notifications whose retries have expired."""
+        """Return the waiting notifications whose retries have expired, ends only after the last."""
         return self._read(_OVERDUE, receiver=receiver, now_ns=now_ns)
 
     def dead(self) -> list[Notification]:
