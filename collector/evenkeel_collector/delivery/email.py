@@ -70,6 +70,8 @@ def send_email(
         ConfigurationError: If the secret is missing, or would cross the internet without TLS.
     """
     parts = urlsplit(receiver.address())
+    if parts.password is not None:
+        raise ConfigurationError("the password belongs in secrets, not in the address")
     context = ssl.create_default_context()
     server: smtplib.SMTP
     if parts.scheme == "smtps":

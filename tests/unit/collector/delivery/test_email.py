@@ -140,3 +140,10 @@ def test_no_password_crosses_the_internet_without_tls(tmp_path: Path, is_public:
     words = {command.partition(" ")[0].upper() for command in mail.commands}
     assert ("AUTH" in words, "DATA" in words) == (not is_public, not is_public)
     assert len(mail.messages) == (not is_public)
+
+
+def test_a_password_in_a_secret_address_is_not_left_out_in_silence() -> None:
+    receiver = Receiver("mail", "smtp://ann:key@127.0.0.1", ReceiverType.EMAIL)
+    target = ResolvedAddress("127.0.0.1", "127.0.0.1", None)
+    with pytest.raises(ConfigurationError, match=r"^the password belongs in secrets, not in the"):
+        send_email(receiver, NOTIFICATION, target, 1.0)
