@@ -139,6 +139,15 @@ def test_alertmanager_gets_its_own_api() -> None:
     assert over["endsAt"] == "2026-11-20T10:00:00.000Z"
 
 
+def test_an_alert_that_ended_before_its_start_is_one_that_alertmanager_takes() -> None:
+    """The clock was set back while it fired, and its SLO left the file: it would stay open."""
+    receiver = Receiver("r", "http://alertmanager:9093", ReceiverType.ALERTMANAGER)
+    alert = NotifiedAlert(LABELS, NOTES, NOW_NS, NOW_NS - 7200 * 10**9)
+    over = replace(notification("resolved"), alerts=(alert,))
+    (entry,) = json.loads(make_posting(receiver, over, NOW_NS).body)
+    assert entry["startsAt"] == entry["endsAt"] == "2026-11-20T08:00:00.000Z"
+
+
 def of_group(num_firing: int, num_over: int) -> Notification:
     alerts = []
     for i in range(num_firing + num_over):
