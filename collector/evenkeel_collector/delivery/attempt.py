@@ -128,8 +128,12 @@ async def deliver(
         return DeliveryResult(is_refused=error.is_final, error=str(error))
     except smtplib.SMTPResponseException as error:
         # 5xx is permanent. Report only the code: the text may quote the message.
+        is_refused = error.smtp_code >= 500
         return DeliveryResult(
-            is_refused=error.smtp_code >= 500, error=f"answered {error.smtp_code}"
+            is_refused=is_refused,
+            # Its text or size, after the server had accepted the sender and the recipients.
+            is_about_notification=is_refused and isinstance(error, smtplib.SMTPDataError),
+            error=f"answered {error.smtp_code}",
         )
     except RecipientsRefused as error:
         return DeliveryResult(

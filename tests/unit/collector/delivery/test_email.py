@@ -147,3 +147,11 @@ def test_a_password_in_a_secret_address_is_not_left_out_in_silence() -> None:
     target = ResolvedAddress("127.0.0.1", "127.0.0.1", None)
     with pytest.raises(ConfigurationError, match=r"^the password belongs in secrets, not in the"):
         send_email(receiver, NOTIFICATION, target, 1.0)
+
+
+@pytest.mark.parametrize(("word", "is_about"), [("DOT", True), ("MAIL", False)])
+def test_a_refused_text_holds_up_no_other_message(word: str, is_about: bool) -> None:
+    """Others may be accepted, so the breaker stays closed."""
+    with serve_mail({word: "554 no"}) as mail:
+        outcome = send(mail)
+    assert (outcome.is_refused, outcome.is_about_notification) == (True, is_about)
