@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import URL, Connection, ExceptionContext, NullPool, create_engine, event
-from sqlalchemy.exc import SQLAlchemyError, StatementError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.private_files import FILE_MODE
@@ -67,7 +67,16 @@ class AlertDatabase:
             raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> UnusableFileError:
-        return UnusableFileError(f"{self._path} cannot be used for alerts: {error}")
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+        # Errors of the file's content are of the base class.
+        is_damaged = type(cause) is sqlite3.DatabaseError
+        advice = (
+            f": move {self._path.name}* away, and the collector starts a new one"
+            " (what fires is sent again; silences and corrections are gone)"
+        )
+        return UnusableFileError(
+            f"{self._path} cannot be used for alerts: {cause}{advice if is_damaged else ''}"
+        )
 
     def __enter__(self) -> Self:
         return self

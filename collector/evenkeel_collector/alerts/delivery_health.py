@@ -69,8 +69,8 @@ def _describe(receiver: str, failing: FailingReceiver | None) -> dict[str, str]:
         "summary": f"receiver {receiver} does not accept notifications: {failing.error}",
         "description": (
             f"{failing.num_notifications} notifications to {receiver} are undelivered, "
-            f"the oldest since {rfc3339(failing.since_ns)}. "
-            "They are retried while their alerts fire."
+            f"at least to some of its recipients, the oldest since {rfc3339(failing.since_ns)}. "
+            "What nobody got is retried while its alert fires."
         ),
         "silence": silence_command(f"delivery/{receiver}"),
     }

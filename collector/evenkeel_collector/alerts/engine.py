@@ -26,7 +26,7 @@ from evenkeel_collector.alerts.notification import (
 )
 from evenkeel_collector.alerts.recipients import find_recipients
 from evenkeel_collector.alerts.silence import Silence, is_silenced
-from evenkeel_collector.alerts.state import Condition, Life, State, step
+from evenkeel_collector.alerts.state import Condition, Life, State, newest_ns, step
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class AlertEngine:
         labels = fingerprint(alert.details.labels)
         last = self._book.find_last(receiver.name, labels)
         is_waiting, last_ns = last or (False, 0)
-        since_ns = max(last_ns, alert.life.since_ns)
+        since_ns = newest_ns(now_ns, last_ns, alert.life.since_ns)
         return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
 
     def _repetitions(

@@ -24,7 +24,7 @@ from evenkeel_collector.alerts.notification import (
 )
 from evenkeel_collector.alerts.outbox import GRACE_NS, LONGEST_NS
 from evenkeel_collector.alerts.silence import is_silenced
-from evenkeel_collector.alerts.state import State
+from evenkeel_collector.alerts.state import State, newest_ns
 from evenkeel_collector.alerts.tables import alerts, group_members, outbox
 
 GROUP_ID = "group"
@@ -297,10 +297,10 @@ class Grouper:
         if last is not None and last.state == "waiting":
             return False
         # What came from another group, or was sent before there were groups, counts from then.
-        last_ns = max(int(member.created_ns) for member in members)
+        times_ns = [int(member.created_ns) for member in members]
         if last is not None:
-            last_ns = max(last_ns, int(last.created_ns), int(last.ended_ns or 0))
-        is_time = now_ns - last_ns >= int(receiver.repeat_s * _SECOND_NS)
+            times_ns += [int(last.created_ns), int(last.ended_ns or 0)]
+        is_time = now_ns - newest_ns(now_ns, *times_ns) >= int(receiver.repeat_s * _SECOND_NS)
         return is_time and self._has_unhandled(members, now_ns)
 
     def _has_unhandled(self, members: Sequence[Row[Any]], now_ns: int) -> bool:

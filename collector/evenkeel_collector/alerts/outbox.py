@@ -31,6 +31,7 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.alerts.tables import (
     IS_DEAD,
+    IS_PART,
     IS_WAITING,
     alerts,
     as_row,
@@ -46,8 +47,10 @@ HOLD_NS = 5 * _S
 # An undelivered firing is retried for this long after its alert has ended: after a short outage a
 # receiver gets every change, after a long one only the current state.
 GRACE_NS = 300 * _S
-# Any other notification is retried for this long after its first failure.
+# Others are retried for this long after their first failure, and once more if muted meanwhile.
 LONGEST_NS = 24 * 3600 * _S
+# A receiver counts as failing for this long after some of its recipients refused a notification.
+PART_NS = 3600 * _S
 
 _NOTIFICATION = [outbox.c[f.name] for f in fields(Notification) if f.name in outbox.c]
 _INSERT = {table: insert(table) for table in (outbox, group_members)}
@@ -99,6 +102,7 @@ _OVERDUE = (
         IS_WAITING,
         outbox.c.receiver == bindparam("receiver"),
         outbox.c.give_up_ns <= bindparam("now_ns"),
+        or_(outbox.c.status == "firing", outbox.c.next_attempt_ns > outbox.c.give_up_ns),
     )
     .order_by(outbox.c.number)
     .limit(100)
@@ -208,7 +212,7 @@ class Outbox(AlertDatabase):
         return self._read(_DUE_TO_ONE, now_ns=now_ns, limit=limit, receiver=receiver)
 
     def overdue(self, receiver: str, now_ns: int) -> list[Notification]:
-        """Return the waiting notifications whose retries have expired."""
+        """Return the waiting notifications whose retries have expired, ends only after the last."""
         return self._read(_OVERDUE, receiver=receiver, now_ns=now_ns)
 
     def dead(self) -> list[Notification]:
@@ -229,14 +233,29 @@ class Outbox(AlertDatabase):
         )
 
     def mark_delivered(
-        self, number: int, now_ns: int, sent: tuple[NotifiedAlert, ...] | None = None
+        self,
+        number: int,
+        now_ns: int,
+        sent: tuple[NotifiedAlert, ...] | None = None,
+        error: str | None = None,
     ) -> None:
-        """Record a delivery, with the alerts as sent: evidence may have been added since."""
-        values = {} if sent is None else {"alerts": sent}
+        """Record a delivery, with the alerts as sent: evidence may have been added since.
+
+        With an error, some of the receiver's recipients refused it.
+        """
+        values: dict[str, Any] = {} if sent is None else {"alerts": sent}
+        if error is not None:
+            values["num_attempts"] = outbox.c.num_attempts + 1
         self.connection.execute(
             update(outbox)
             .where(outbox.c.number == number)
-            .values(state="delivered", ended_ns=now_ns, last_error=None, is_refused=False, **values)
+            .values(
+                state="delivered",
+                ended_ns=now_ns,
+                last_error=error,
+                is_refused=error is not None,
+                **values,
+            )
         )
 
     def mark_failed(
@@ -296,14 +315,20 @@ class Outbox(AlertDatabase):
         )
 
     def failing(self, now_ns: int, failing_after_ns: int) -> dict[str, FailingReceiver]:
-        """Return the receivers that reject notifications, or accept none for too long, by name."""
+        """Return the receivers that reject notifications, or accept none for too long, by name.
+
+        Also those of which some recipients rejected the newest within an hour.
+        """
         works_again = exists().where(
             _later.c.receiver == outbox.c.receiver,
             _later.c.state == "delivered",
             _later.c.ended_ns >= outbox.c.ended_ns,
+            ~_later.c.is_refused,
         )
         is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
-        return self._tried((IS_WAITING & is_late) | (IS_DEAD & outbox.c.is_refused & ~works_again))
+        in_part = IS_PART & (outbox.c.ended_ns > now_ns - PART_NS) & ~works_again
+        is_dead = IS_DEAD & outbox.c.is_refused & ~works_again
+        return self._tried((IS_WAITING & is_late) | is_dead | in_part)
 
     def retried(self) -> dict[str, FailingReceiver]:
         """Return the receivers whose waiting notifications have failed so far, by name.

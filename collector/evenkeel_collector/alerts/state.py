@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+_AHEAD_NS = 60 * 10**9
+
 
 class State(StrEnum):
     """The state of an alert; `resolved` is like `inactive`, after a firing."""
@@ -73,6 +75,14 @@ def _step_held(life: Life, now_ns: int, delays: Delays) -> Life:
     since_ns = life.since_ns if life.state is State.PENDING else now_ns
     is_due = now_ns - since_ns >= delays.pending_ns
     return Life(State.FIRING if is_due else State.PENDING, since_ns, now_ns)
+
+
+def newest_ns(now_ns: int, *times_ns: int) -> int:
+    """Return the newest of these times; 0 if there is none.
+
+    A time more than a minute ahead comes from a clock that has been set back, and is left out.
+    """
+    return max((time_ns for time_ns in times_ns if time_ns <= now_ns + _AHEAD_NS), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,15 @@ def _alone(alert: NotifiedAlert) -> NotifiedGroup:
 
 
 def _alert(alert: NotifiedAlert, dashboard_url: str) -> dict[str, Any]:
+    # Alertmanager refuses an end before the start, as after the clock was set back.
+    starts_at_ns = alert.starts_at_ns
+    if alert.ends_at_ns is not None:
+        starts_at_ns = min(starts_at_ns, alert.ends_at_ns)
     return {
         "status": alert.status,
         "labels": dict(alert.labels),
         "annotations": dict(alert.annotations),
-        "startsAt": rfc3339(alert.starts_at_ns),
+        "startsAt": rfc3339(starts_at_ns),
         "endsAt": _NEVER if alert.ends_at_ns is None else rfc3339(alert.ends_at_ns),
         "generatorURL": dashboard_url,
         "fingerprint": fingerprint(alert.labels),

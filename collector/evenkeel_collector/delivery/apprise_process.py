@@ -27,6 +27,10 @@ def main() -> int:
     sender = apprise.Apprise()
     if not sender.add(message["url"]):
         return UNKNOWN_ADDRESS
+    if "overflow=" not in message["url"]:
+        for service in sender:
+            # The library's default sends what is too long for the service, which refuses it.
+            service.overflow_mode = apprise.OverflowMode.TRUNCATE
     kind = apprise.NotifyType.FAILURE if message["is_firing"] else apprise.NotifyType.SUCCESS
     is_sent = sender.notify(
         title=message["title"],

@@ -25,7 +25,7 @@ from evenkeel_collector.delivery.address import (
     find_target,
 )
 from evenkeel_collector.delivery.apprise import AppriseFailed, send_apprise
-from evenkeel_collector.delivery.email import send_email
+from evenkeel_collector.delivery.email import RecipientsRefused, send_email
 from evenkeel_collector.delivery.payloads import Posting, make_posting
 
 # httpx logs every address at INFO, and a webhook's address is often its secret.
@@ -53,6 +53,8 @@ class DeliveryResult:
         is_busy: It works, but asked to retry later.
         error: What went wrong; '' if nothing did.
         retry_after_s: The delay that the receiver asked for.
+        left: The e-mail recipients that were refused for now; None if none was refused at all.
+        is_in_part: Other recipients have it.
     """
 
     is_delivered: bool = False
@@ -61,6 +63,8 @@ class DeliveryResult:
     is_busy: bool = False
     error: str = ""
     retry_after_s: float | None = None
+    left: tuple[str, ...] | None = None
+    is_in_part: bool = False
 
 
 def read_outcome(status: int, retry_after: str | None, now: datetime) -> DeliveryResult:
@@ -115,12 +119,20 @@ async def deliver(
         return DeliveryResult(is_refused=error.is_final, error=str(error))
     except smtplib.SMTPResponseException as error:
         # 5xx is permanent. Report only the code: the text may quote the message.
+        is_refused = error.smtp_code >= 500
         return DeliveryResult(
-            is_refused=error.smtp_code >= 500, error=f"answered {error.smtp_code}"
+            is_refused=is_refused,
+            # Its text or size, after the server had accepted the sender and the recipients.
+            is_about_notification=is_refused and isinstance(error, smtplib.SMTPDataError),
+            error=f"answered {error.smtp_code}",
         )
-    except smtplib.SMTPRecipientsRefused as error:
-        codes = sorted({code for code, _ in error.recipients.values()})
-        return DeliveryResult(is_refused=min(codes) >= 500, error=f"recipients refused: {codes}")
+    except RecipientsRefused as error:
+        return DeliveryResult(
+            is_refused=not error.left,
+            is_in_part=error.is_in_part,
+            error=str(error),
+            left=error.left,
+        )
     except ConfigurationError as error:
         return DeliveryResult(is_refused=True, error=str(error))
     except OSError as error:

@@ -6,22 +6,47 @@ import smtplib
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from email.message import EmailMessage
-from email.utils import format_datetime
+from email.utils import format_datetime, getaddresses
 from urllib.parse import unquote, urlsplit
 
+from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.slo.receiver import Receiver
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.delivery.address import ResolvedAddress
+from evenkeel_collector.delivery.address import ResolvedAddress, is_inside
 from evenkeel_collector.delivery.text import text_of, title_of
+
+# How long to wait for the answer to QUIT.
+_GOODBYE_S = 1.0
+
+
+class RecipientsRefused(EvenkeelError):
+    """The server refused some recipients, or all.
+
+    Attributes:
+        left: Those that it may accept later; empty if the refusals are permanent.
+        is_in_part: Whether it accepted the message for the others.
+    """
+
+    def __init__(self, codes: Mapping[str, int], receiver: Receiver) -> None:
+        super().__init__(f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}")
+        self.left = tuple(
+            recipient
+            for recipient in receiver.recipients
+            if any(codes.get(address, 500) < 500 for _, address in getaddresses([recipient]))
+        )
+        everyone = {address for _, address in getaddresses(receiver.recipients)}
+        self.is_in_part = not everyone <= codes.keys()
 
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     """Return the message, with the notification's id, so that mail programs see duplicates."""
     message = EmailMessage()
-    message["Subject"] = title_of(notification)
+    # It may contain names that tenants chose: an encoded word would become text, or a header.
+    message["Subject"] = title_of(notification).replace("=?", "= ?")
     message["From"] = receiver.sender
     message["To"] = ", ".join(receiver.recipients)
     message["Date"] = format_datetime(to_datetime(notification.created_ns))
@@ -36,14 +61,17 @@ def send_email(
 ) -> None:
     """Send a message; blocks for at most about `timeout_s`.
 
-    A user in the address logs in with the receiver's secret; `smtps` uses TLS from the start, and
-    `smtp` uses STARTTLS if the server offers it.
+    A user in the address logs in with the receiver's secret, without TLS only to an internal
+    address; `smtps` uses TLS from the start, and `smtp` uses STARTTLS if the server offers it.
 
     Raises:
         OSError: If the server cannot be reached or its reply is invalid, including smtplib errors.
-        ConfigurationError: If the secret is missing.
+        RecipientsRefused: If it did not accept the message for all recipients.
+        ConfigurationError: If the secret is missing, or would cross the internet without TLS.
     """
     parts = urlsplit(receiver.address())
+    if parts.password is not None:
+        raise ConfigurationError("the password belongs in secrets, not in the address")
     context = ssl.create_default_context()
     server: smtplib.SMTP
     if parts.scheme == "smtps":
@@ -57,17 +85,43 @@ def send_email(
     cut_off.daemon = True
     cut_off.start()
     try:
-        with server:
-            _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        server.ehlo()
+        if parts.scheme == "smtp" and server.has_extn("starttls"):
+            server.starttls(context=context)
             server.ehlo()
-            if parts.scheme == "smtp" and server.has_extn("starttls"):
-                server.starttls(context=context)
-                server.ehlo()
-            if parts.username and receiver.secrets:
-                server.login(unquote(parts.username), receiver.secrets[0].read())
-            server.send_message(make_email(receiver, notification))
+        if parts.username and receiver.secrets:
+            if not isinstance(server.sock, ssl.SSLSocket):
+                _check_plain(target)
+            server.login(unquote(parts.username), receiver.secrets[0].read())
+        refused = _hand_over(server, make_email(receiver, notification))
     finally:
+        _leave(server)
         cut_off.cancel()
+    if refused:
+        raise RecipientsRefused(refused, receiver)
+
+
+def _check_plain(target: ResolvedAddress) -> None:
+    """Check that a password may be sent without TLS: whoever is in between can take TLS away.
+
+    Raises:
+        ConfigurationError: If the server is not in our own network.
+    """
+    if not all(is_inside(address) for address in target.addresses):
+        raise ConfigurationError(
+            f"{target.host} offers no TLS, so the password is not sent: use smtps://, or a port"
+            " with STARTTLS, such as 587"
+        )
+
+
+def _hand_over(server: smtplib.SMTP, message: EmailMessage) -> dict[str, int]:
+    """Send a message; return the recipients that the server refused, with its codes."""
+    try:
+        refused = server.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        refused = error.recipients
+    return {address: code for address, (code, _) in refused.items()}
 
 
 def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:
@@ -83,6 +137,15 @@ def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> 
             return
         server.timeout = timeout_s
     server.connect(last, port)
+
+
+def _leave(server: smtplib.SMTP) -> None:
+    """Close the connection; the server's answer to that cannot undo what it accepted before."""
+    with suppress(OSError):
+        if server.sock is not None:
+            server.sock.settimeout(_GOODBYE_S)
+            server.docmd("QUIT")
+    server.close()
 
 
 def _cut_off(server: smtplib.SMTP) -> None:

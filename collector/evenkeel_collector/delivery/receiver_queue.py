@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 _MAX_IN_FLIGHT = 8
 # Maximum number of apprise processes: each imports a large library.
 _MAX_PROCESSES = 2
+# About an hour: until then, an e-mail that some recipients have is retried for the others, which a
+# server may have greylisted. Later notifications of the alert wait for that.
+_MOST_ATTEMPTS_FOR_SOME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class ReceiverQueue:
         self._busy_until_ns = 0
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
+        # The recipients that notifications are still to be sent to, where others have them.
+        self._left: dict[int, tuple[str, ...]] = {}
 
     async def run(self) -> None:
         """Deliver until cancelled; attempts in flight are aborted then, and repeated later."""
@@ -141,6 +146,7 @@ class ReceiverQueue:
         for notification in self._book.overdue(self._name, now_ns):
             if notification.number not in busy:
                 state = self._book.give_up(notification, now_ns)
+                self._left.pop(notification.number, None)
                 self._context.count(state)
                 self._log_given_up(notification, state, notification.last_error or "never tried")
 
@@ -182,18 +188,33 @@ class ReceiverQueue:
         receiver: Receiver,
         notification: Notification,
     ) -> None:
-        outcome = await deliver(
-            client, receiver, notification, self._context.policy.timeout_s, threads
-        )
+        left = self._left.get(notification.number, receiver.recipients)
+        to = tuple(recipient for recipient in receiver.recipients if recipient in left)
+        outcome = DeliveryResult(is_delivered=True)
+        # None, if the file no longer has those who are left.
+        if to == receiver.recipients or to:
+            outcome = await deliver(
+                client,
+                replace(receiver, recipients=to),
+                notification,
+                self._context.policy.timeout_s,
+                threads,
+            )
         self._record(notification, outcome)
 
     def _record(self, notification: Notification, outcome: DeliveryResult) -> None:
         now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._context.policy
         was_open = self._breaker.is_open
+        outcome = self._settle_recipients(notification, outcome)
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
-            self._book.mark_delivered(notification.number, now_ns, notification.alerts)
+            self._left.pop(notification.number, None)
+            self._book.mark_delivered(
+                notification.number, now_ns, notification.alerts, outcome.error or None
+            )
+            if outcome.error:
+                self._warn("delivered in part", notification, outcome.error)
             self._context.count("delivered")
             if was_open:
                 self._book.make_due(self._name, now_ns)
@@ -208,12 +229,26 @@ class ReceiverQueue:
         )
         self._context.count("failed")
         if outcome.is_refused and notification.num_attempts == 0:
-            logger.warning(
-                "notification refused, will retry receiver=%s id=%s error=%r",
-                notification.receiver,
-                notification.notification_id,
-                outcome.error,
-            )
+            self._warn("refused, will retry", notification, outcome.error)
+
+    def _warn(self, what: str, notification: Notification, error: str) -> None:
+        logger.warning(
+            "notification %s receiver=%s id=%s error=%r",
+            what,
+            notification.receiver,
+            notification.notification_id,
+            error,
+        )
+
+    def _settle_recipients(
+        self, notification: Notification, outcome: DeliveryResult
+    ) -> DeliveryResult:
+        """Return the result, delivered if all recipients have the notification that can get it."""
+        if outcome.left is None or not (outcome.is_in_part or notification.number in self._left):
+            return outcome
+        self._left[notification.number] = outcome.left
+        is_over = not outcome.left or notification.num_attempts >= _MOST_ATTEMPTS_FOR_SOME
+        return replace(outcome, is_delivered=is_over, is_about_notification=True)
 
     def _log_given_up(self, notification: Notification, state: str, error: str) -> None:
         logger.error(

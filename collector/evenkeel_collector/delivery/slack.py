@@ -7,9 +7,12 @@ from typing import Any
 
 from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 
-# Slack's own limits: characters of a text, of a header, and blocks of a message.
+# Slack's own limits, of which one exceeded is a message refused: characters of a text, of a field,
+# of a header and of a button's address, and blocks of a message.
 _TEXT_LIMIT = 2900
+_FIELD_LIMIT = 1900
 _HEADER_LIMIT = 150
+_URL_LIMIT = 3000
 _MOST_ALERTS = 40
 _FIELDS = ("budget_left", "budget_lasts", "bad_requests", "bad_by_prompt_size")
 _FACTS = (
@@ -38,25 +41,30 @@ def slack_message(title: str, notification: Notification) -> dict[str, Any]:
         num_left = len(alerts) - _MOST_ALERTS + notification.num_left_out
         if num_left > 0:
             blocks.append(_text(f"and {num_left} more"))
-    return {"text": title, "blocks": blocks}
+    # Shown where there is no room for blocks, such as on a phone's lock screen.
+    return {"text": _escape(title, _TEXT_LIMIT), "blocks": blocks}
 
 
 def _alert_blocks(alert: NotifiedAlert) -> list[Block]:
     notes = alert.annotations
     blocks: list[Block] = []
     if alert.status != "resolved":
-        if "description" in notes:
-            blocks.append(_text(_escape(notes["description"])))
-        fields = [{"type": "mrkdwn", "text": _fact(n, notes)} for n in _FIELDS if n in notes]
+        if notes.get("description"):
+            blocks.append(_text(_escape(notes["description"], _TEXT_LIMIT)))
+        fields = [
+            {"type": "mrkdwn", "text": _fact(name, notes, _FIELD_LIMIT)}
+            for name in _FIELDS
+            if name in notes
+        ]
         if fields:
             blocks.append({"type": "section", "fields": fields})
-        blocks += [_text(_fact(name, notes)) for name in _FACTS if name in notes]
+        blocks += [_text(_fact(name, notes, _TEXT_LIMIT)) for name in _FACTS if name in notes]
         if "exemplars" in notes:
-            lines = "\n".join(_linked(line) for line in notes["exemplars"].splitlines())
-            blocks.append(_text(f"*exemplars*\n{lines}"))
+            lines = map(_linked, notes["exemplars"].splitlines())
+            blocks.append(_text(_fitting("*exemplars*", *lines)))
         if "silence" in notes:
-            blocks.append(_text(f"`{_escape(notes['silence'])}`"))
-    if "dashboard" in notes:
+            blocks.append(_text(f"`{_escape(notes['silence'], _TEXT_LIMIT)}`"))
+    if 0 < len(notes.get("dashboard", "")) <= _URL_LIMIT:
         button = {"type": "plain_text", "text": "Show it"}
         element = {"type": "button", "text": button, "url": notes["dashboard"]}
         blocks.append({"type": "actions", "elements": [element]})
@@ -67,10 +75,13 @@ def _alert_line(alert: NotifiedAlert) -> str:
     notes, labels = alert.annotations, alert.labels
     severity = labels.get("severity", "alert")
     word = "resolved" if alert.status == "resolved" else f"{severity} firing"
-    summary = _escape(notes.get("summary", labels.get("alertname", "alert")))
-    cause = f"\n{_fact('top_cause', notes)}" if word != "resolved" and "top_cause" in notes else ""
-    link = f"\n<{_escape(notes['dashboard'])}|Show it>" if "dashboard" in notes else ""
-    return f"*{word}*: {summary}{cause}{link}"
+    summary = _escape(notes.get("summary", labels.get("alertname", "alert")), _FIELD_LIMIT)
+    lines = [f"*{word}*: {summary}"]
+    if word != "resolved" and "top_cause" in notes:
+        lines.append(_fact("top_cause", notes, _FIELD_LIMIT))
+    if notes.get("dashboard"):
+        lines.append(f"<{_escape(notes['dashboard'])}|Show it>")
+    return _fitting(*lines)
 
 
 def _linked(line: str) -> str:
@@ -85,13 +96,28 @@ def _linked(line: str) -> str:
     return f"<{_escape(url)}|{_escape(request_id)}>{_escape(bracket + rest)}"
 
 
-def _fact(name: str, notes: Mapping[str, str]) -> str:
-    return f"*{name.replace('_', ' ')}*\n{_escape(notes[name])}"[:_TEXT_LIMIT]
+def _fact(name: str, notes: Mapping[str, str], limit: int) -> str:
+    return f"*{name.replace('_', ' ')}*\n{_escape(notes[name], limit - 50)}"
 
 
 def _text(text: str) -> Block:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:_TEXT_LIMIT]}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _fitting(*lines: str) -> str:
+    """Return as many of the lines as fit in a text: part of a link would be none."""
+    kept: list[str] = []
+    for line in lines:
+        if sum(map(len, kept)) + len(kept) + len(line) <= _TEXT_LIMIT:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _escape(text: str, limit: int | None = None) -> str:
+    """Return the text for Slack, cut to a limit, but not within an escaped character."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    if limit is None or len(escaped) <= limit:
+        return escaped
+    cut = escaped[: limit - 1]
+    before, ampersand, entity = cut.rpartition("&")
+    return f"{before if ampersand and ';' not in entity else cut}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evenkeel.outside_text import for_terminal
 from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.notification import Notification
 
@@ -14,13 +15,13 @@ def title_of(notification: Notification) -> str:
         summary = alert.annotations.get("summary", alert.labels.get("alertname", "alert"))
         is_over = alert.status == "resolved"
         word = "Resolved" if is_over else alert.labels.get("severity", "alert").capitalize()
-        return " ".join(f"{word}: {summary}".split())
+        return _in_a_line(f"{word}: {summary}")
     num_firing = sum(alert.status == "firing" for alert in alerts)
     num_over = len(alerts) - num_firing
     counts = [f"{n} {word}" for n, word in ((num_firing, "firing"), (num_over, "resolved")) if n]
     labels = notification.group.labels if notification.group is not None else {}
     group = ", ".join(f"{name}={value}" for name, value in labels.items())
-    return " ".join(f"{', '.join(counts)}: {group}".split())
+    return _in_a_line(f"{', '.join(counts)}: {group}")
 
 
 def text_of(notification: Notification) -> str:
@@ -33,4 +34,9 @@ def text_of(notification: Notification) -> str:
         blocks.append("\n".join(lines))
     if notification.num_left_out:
         blocks.append(f"and {notification.num_left_out} more")
-    return "\n\n".join(blocks) + "\n"
+    lines = "\n\n".join(blocks).splitlines()
+    return "".join(f"{for_terminal(line)}\n" for line in lines)
+
+
+def _in_a_line(text: str) -> str:
+    return for_terminal(" ".join(text.split()))

@@ -18,6 +18,8 @@ SECOND_NS = 10**9
 # Rows arrive after a request ends (exporter, log, insert), so buckets this old are read again.
 LATE_NS = 60 * SECOND_NS
 LONG_LATE_NS = 900 * SECOND_NS
+# The machine or the store stood still, which takes longer than the evaluation does.
+LEAST_GAP_NS = 60 * SECOND_NS
 NO_COUNTS = Counts(0.0, 0.0)
 
 
@@ -42,6 +44,8 @@ class Track:
         self._num_no_data = buckets_in(slo.scaled_no_data_s, width_s)
         self._series = BucketSeries(max(self._judge.num_buckets, self._num_no_data))
         self._since_ns = now_ns
+        self._gap_ns = max(int(slo.scaled_no_data_s * SECOND_NS) // 2, LEAST_GAP_NS)
+        self._pause_ns = 0
         self._read_until_ns: int | None = None
         self._settled = self._counted = NO_COUNTS
         self._settled_until = now_ns // self.width_ns
@@ -92,6 +96,12 @@ class Track:
             first -= num_before
             total, bad = (np.concatenate([np.zeros(num_before), each]) for each in (total, bad))
         self._series.replace_tail_arrays(first, total, bad)
+        if self._read_until_ns is not None:
+            pause_ns = now_ns - self._read_until_ns
+            if pause_ns > max(self._gap_ns, 2 * self._pause_ns):
+                # What was sent meanwhile may still be on its way, as after a start.
+                self._since_ns = now_ns
+            self._pause_ns = pause_ns
         self._read_until_ns = now_ns
         self._settle(end)
 
@@ -130,8 +140,8 @@ class Track:
     def is_without_data(self, now_ns: int) -> bool | None:
         """Return whether there has been no event for longer than the SLO allows.
 
-        None if unknown: nothing has arrived since this process started, and it has not run for
-        that long, or a correction covers some of that time.
+        None if unknown: nothing has arrived since this process started, or since the store or the
+        machine stood still, which is not that long ago, or a correction covers some of that time.
         """
         if not self.slo.scaled_no_data_s:
             return False

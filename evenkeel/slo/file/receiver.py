@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import time
+from email.utils import getaddresses
 from fractions import Fraction
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -76,8 +77,8 @@ def _read_receiver(element: Value) -> Receiver:
             group=None if group is None else _read_grouping(group),
             mute_times=section.read_or("muteTimes", (), Value.each, read_mute_time),
             sends_resolved=resolved is None or resolved.flag(),
-            sender=section.read_or("from", "", Value.text),
-            recipients=section.read_or("to", (), Value.texts),
+            sender=section.read_or("from", "", _read_mailbox),
+            recipients=section.read_or("to", (), Value.each, _read_mailbox),
         )
     of = f"receiver {receiver.name!r}: {kind}"
     if kind in _KEYED and element.at("secrets") is None:
@@ -85,7 +86,7 @@ def _read_receiver(element: Value) -> Receiver:
         raise element.complaint(f"{of} needs secrets: {forms}")
     if group is not None and kind in GROUPING_THEMSELVES:
         raise group.complaint(f"{of} receives each alert and does its own grouping")
-    if kind is ReceiverType.EMAIL and None in (element.at("from"), element.at("to")):
+    if kind is ReceiverType.EMAIL and not (receiver.sender and receiver.recipients):
         raise element.complaint(f"{of} needs from and to")
     return receiver
 
@@ -111,10 +112,22 @@ def _check(url: Value, kind: ReceiverType) -> None:
     try:
         parts = urlsplit(url.text())
         is_good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        if is_good and kind is ReceiverType.EMAIL and parts.password is not None:
+            raise url.complaint(f"the password belongs in secrets, not in url; {_NO_SECRET}")
     except ValueError:
         is_good = False
     if not is_good:
         raise url.error(expected)
+
+
+def _read_mailbox(value: Value) -> str:
+    text = value.text()
+    found = [address for _, address in getaddresses([text])]
+    is_good = text.isprintable() and all(a and not a.startswith("@") for a in found)
+    # "Smith, Bob <bob@example.com>" is two, of which the first is an account of the server's.
+    if not is_good or (len(found) > 1 and not all("@" in address for address in found)):
+        raise value.error("an address such as ann@example.com or '\"Ann, SRE\" <ann@example.com>'")
+    return text
 
 
 def _read_secret(value: Value) -> Secret:

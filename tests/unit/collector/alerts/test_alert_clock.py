@@ -55,6 +55,26 @@ def test_a_group_is_told_though_the_clock_was_set_back(book: AlertBook, back_ns:
     assert grouper.flush({"on-call": GROUPED}, NOW - back_ns) == 1
 
 
+@pytest.mark.parametrize("receiver", [PAGER, GROUPED], ids=["alone", "in a group"])
+@pytest.mark.parametrize("back_ns", [0, *BACK[2:]])
+def test_what_fires_is_repeated_though_the_clock_was_set_back(
+    book: AlertBook, receiver: Receiver, back_ns: int
+) -> None:
+    """Until the clock is where it was, which may take days, nobody would be reminded."""
+    receiver = replace(receiver, repeat_s=Fraction(3600))
+    engine, grouper, sent = AlertEngine(book), Grouper(book), 0
+    for minute in range(-10, 600):
+        now_ns = NOW + minute * 60 * S - (back_ns if minute > 0 else 0)
+        engine.observe([CHAT], [receiver], now_ns)
+        engine.repeat([receiver], now_ns)
+        grouper.flush({"on-call": receiver}, now_ns)
+        for notification in book.due(now_ns):
+            book.mark_delivered(notification.number, now_ns)
+            sent += 1
+    # The first, and one an hour; in a group, one more, since none is known to have been sent.
+    assert sent in (10, 11, 12)
+
+
 def test_a_clock_says_once_that_it_was_set_back() -> None:
     moments = iter([100 * S, 101 * S, 40 * S, 41 * S, 41 * S - 1])
     clock = Clock(lambda: next(moments))

@@ -17,6 +17,7 @@ from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays
 
 S = 10**9
+GONE = "answered 410"
 NOW = 1_795_168_800 * S
 PAGER = Receiver("on-call", "http://127.0.0.1:1/", repeat_s=Fraction(60))
 GROUPED = replace(PAGER, group=AlertGrouping(("slo",), Fraction(0), Fraction(0)))
@@ -177,7 +178,12 @@ def test_a_page_has_no_end_before_its_alert_has(book: AlertBook) -> None:
     assert outbox.give_up(overdue, end_ns + GRACE_NS) == "withdrawn"
     (resolved,) = outbox.due(2**62)
     assert resolved.status == "resolved"
-    outbox.mark_failed(resolved.number, "answered 410", end_ns, end_ns, is_refused=True)
+    outbox.mark_failed(resolved.number, GONE, end_ns, end_ns, is_refused=True)
+    # Not tried since, for example because its receiver was muted: it is, once more.
+    assert outbox.overdue("on-call", end_ns + LONGEST_NS) == []
+    assert outbox.due(end_ns + LONGEST_NS) == [replace(resolved, num_attempts=1, last_error=GONE)]
+    late_ns = end_ns + LONGEST_NS + S
+    outbox.mark_failed(resolved.number, GONE, late_ns, late_ns, is_refused=True)
     assert outbox.overdue("on-call", end_ns + LONGEST_NS - 1) == []
     (overdue,) = outbox.overdue("on-call", end_ns + LONGEST_NS)
     assert outbox.give_up(overdue, end_ns + LONGEST_NS) == "dead"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenkeel.audit import Audit
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
@@ -215,3 +215,15 @@ def test_several_may_open_a_new_file_at_once(kind: type[Any], tmp_path: Path) ->
         for thread in threads:
             thread.join()
     assert len(opened) == 80
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 1000, None], ids=["another file", "damaged"])
+def test_a_damaged_book_says_what_to_do(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "alerts.db"
+    if content is None:
+        AlertBook(path).close()
+        content = path.read_bytes()[:6000]
+    path.write_bytes(content)
+    with pytest.raises(UnusableFileError, match=r"move alerts\.db\* away.* silences") as caught:
+        AlertBook(path)
+    assert "sqlite3" not in str(caught.value)

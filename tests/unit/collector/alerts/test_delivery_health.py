@@ -117,6 +117,7 @@ def test_a_resolution_that_was_given_up_keeps_it_firing_until_something_gets_thr
     office.cycle(10, over)
     office.send(11, "a")
     office.cycle(20)
+    office.send(86499, "a")
     (notification,) = book.overdue("a", 2**62)
     book.give_up(notification, NOW + 86500 * S)
     assert office.cycle(86501) == []

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,15 @@ def test_alertmanager_gets_its_own_api() -> None:
     assert over["endsAt"] == "2026-11-20T10:00:00.000Z"
 
 
+def test_an_alert_that_ended_before_its_start_is_one_that_alertmanager_takes() -> None:
+    """The clock was set back while it fired, and its SLO left the file: it would stay open."""
+    receiver = Receiver("r", "http://alertmanager:9093", ReceiverType.ALERTMANAGER)
+    alert = NotifiedAlert(LABELS, NOTES, NOW_NS, NOW_NS - 7200 * 10**9)
+    over = replace(notification("resolved"), alerts=(alert,))
+    (entry,) = json.loads(make_posting(receiver, over, NOW_NS).body)
+    assert entry["startsAt"] == entry["endsAt"] == "2026-11-20T08:00:00.000Z"
+
+
 def of_group(num_firing: int, num_over: int) -> Notification:
     alerts = []
     for i in range(num_firing + num_over):
@@ -166,6 +176,39 @@ def test_slack_lists_the_alerts_of_a_group() -> None:
     many = json.loads(make_posting(receiver, of_group(60, 0), NOW_NS).body)
     assert len(many["blocks"]) <= 50
     assert many["blocks"][-1]["text"]["text"] == "and 20 more"
+
+
+SLACK_NOTES = [
+    ("a mention", {"summary": "<!channel> 5 < 6 & <@U1>"}),
+    ("nothing", {"summary": "", "description": "", "top_cause": "", "dashboard": ""}),
+    ("long texts", {name: "&<x>" * 5000 for name in [*NOTES, "silence", "bad_requests"]}),
+    ("a long link", NOTES | {"dashboard": "http://dash/?" + "x" * 3000}),
+    ("long links", NOTES | {"exemplars": f"r1 (ok) http://dash/{'x' * 2000}\n" * 3}),
+]
+
+
+@pytest.mark.parametrize(
+    "notes", [case[1] for case in SLACK_NOTES], ids=[case[0] for case in SLACK_NOTES]
+)
+@pytest.mark.parametrize("num_alerts", [1, 3])
+def test_slack_refuses_no_message_for_its_limits(notes: dict[str, str], num_alerts: int) -> None:
+    """It answers 400 to a text that is empty or too long, and nobody is paged."""
+    receiver = Receiver("r", "https://hooks.slack.com/x", ReceiverType.SLACK)
+    alerts = (NotifiedAlert(LABELS, notes, NOW_NS),) * num_alerts
+    found = replace(notification(), alerts=alerts)
+    body = json.loads(make_posting(receiver, found, NOW_NS).body)
+    texts = [(body["text"], 3000)]
+    for block in body["blocks"]:
+        texts += [(field["text"], 2000) for field in block.get("fields", [])]
+        texts += [(element["url"], 3000) for element in block.get("elements", [])]
+        if block["type"] == "header":
+            assert 0 < len(block["text"]["text"]) <= 150
+        elif "text" in block:
+            texts.append((block["text"]["text"], 3000))
+    for text, limit in texts:
+        assert 0 < len(text) <= limit
+        # Neither a mention nor part of an escaped character or of a link.
+        assert not re.search(r"<(?!https?://[^<>|]*\|[^<>]*>)|&(?!(amp|lt|gt);)", text)
 
 
 def test_a_signed_group_says_what_it_is(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """An SLO's counts in memory."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -49,4 +50,33 @@ def test_corrected_time_is_not_missing_data(
     for minute in traffic:
         total[minute * MINUTE_NS // track.width_ns] = 1.0
     track.take(first, now_ns, [Buckets(first, total, np.zeros(len(total)))])
+    assert track.is_without_data(now_ns) is expected, case
+
+
+@pytest.mark.parametrize(
+    ("case", "minutes", "expected"),
+    [
+        ("the machine slept for hours", [500], None),
+        ("the store was gone for longer than half of the time", [26], None),
+        ("it has been watched again for that long", [500, *range(501, 511)], True),
+        ("every minute without traffic", range(20, 31), True),
+        ("a pause of some minutes", [20, 21, 25, 26, 30], True),
+        ("an evaluation that comes that seldom", [30, 40, 50], True),
+    ],
+)
+def test_what_was_sent_while_nothing_was_read_may_be_on_its_way(
+    case: str, minutes: Sequence[int], expected: bool | None
+) -> None:
+    slo = Slo(
+        "up", "up", Indicator(Metric.AVAILABILITY, None), Fraction(9, 10), PERIOD_S,
+        default_rules(PERIOD_S), no_data_s=Fraction(600),
+    )  # fmt: skip
+    track = Track(slo, (), START_NS)
+    for minute in [*range(20), *minutes]:
+        now_ns = START_NS + minute * MINUTE_NS
+        first = track.first_bucket(now_ns, MINUTE_NS)
+        total = np.zeros(now_ns // track.width_ns - first + 1)
+        # Traffic up to the minute 15.
+        total[-1] = minute <= 15
+        track.take(first, now_ns, [Buckets(first, total, np.zeros(len(total)))])
     assert track.is_without_data(now_ns) is expected, case

@@ -83,6 +83,16 @@ def test_an_address_that_is_a_secret(tmp_path: Path) -> None:
     assert (receiver.type, receiver.url_secret) == (ReceiverType.SLACK, Secret("SLACK_URL"))
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["root", "ann@x.test", "Ann Köln <ann@x.test>", '"Smith, Bob" <bob@x.test>', "a@x.test, b@y"],
+)
+def test_addresses_of_mail(tmp_path: Path, address: str) -> None:
+    text = f"{{name: a, type: email, url: 'smtp://x', from: '{address}', to: ['{address}']}}"
+    receiver = read(tmp_path, text)
+    assert (receiver.sender, receiver.recipients) == (address, (address,))
+
+
 def test_a_group_has_usual_times(tmp_path: Path) -> None:
     receiver = read(tmp_path, "{name: a, url: 'https://x', group: {by: [slo, service]}}")
     assert receiver.group == AlertGrouping(("slo", "service"), Fraction(30), Fraction(300))
@@ -112,6 +122,23 @@ def test_a_group_has_usual_times(tmp_path: Path) -> None:
         ("{name: a, type: email, url: 'smtp://x'}", "email needs from and to"),
         ("{name: a, type: email, url: 'https://x', from: a, to: [b]}", "smtp://HOST:PORT"),
         ("{name: a, type: email, url: 'smtp://[', from: a, to: [b]}", "smtp://HOST:PORT"),
+        ("{name: a, type: email, url: 'smtp://x', from: a, to: []}", "email needs from and to"),
+        (
+            "{name: a, type: email, url: 'smtp://ann:key@x', from: a, to: [b]}",
+            "the password belongs in secrets",
+        ),
+        (
+            "{name: a, type: email, url: 'smtp://x', from: a, to: ['Smith, Bob <bob@x.test>']}",
+            "an address such as ann@example.com",
+        ),
+        (
+            '{name: a, type: email, url: "smtp://x", from: a, to: ["a@x.test\\nBcc: eve@x.test"]}',
+            "an address such as ann@example.com",
+        ),
+        (
+            "{name: a, type: email, url: 'smtp://x', from: 'a@x.test b@x.test', to: [b]}",
+            "an address such as ann@example.com",
+        ),
         ("{name: a, url: 'https://x', urlFrom: {env: X}}", "url or urlFrom, not both"),
         ("{name: a, url: 'https://x', secrets: [{env: A, file: b}]}", "never the text itself"),
         (

@@ -1,0 +1,157 @@
+"""What mail servers are sent, and what their answers mean."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery.address import ResolvedAddress
+from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
+from evenkeel_collector.delivery.email import send_email
+from tests.fixtures.mail_server import CLOSES, HANGS, MailServer, serve_mail
+
+ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
+NOTIFICATION = Notification("abc-firing", "mail", "abc", "f", (ALERT,))
+OK = DeliveryResult(is_delivered=True)
+TO = ("ann@x.test", "bob@x.test")
+
+
+def send(mail: MailServer, summary: str = "It burns", timeout_s: float = 10.0) -> DeliveryResult:
+    receiver = Receiver(
+        "mail",
+        f"smtp://127.0.0.1:{mail.port}",
+        ReceiverType.EMAIL,
+        allow_private=True,
+        sender="evenkeel@x.test",
+        recipients=TO,
+    )
+    alert = replace(ALERT, annotations={"summary": summary})
+    notification = replace(NOTIFICATION, alerts=(alert,))
+
+    async def attempt() -> DeliveryResult:
+        async with httpx.AsyncClient() as client:
+            return await deliver(client, receiver, notification, timeout_s)
+
+    return asyncio.run(attempt())
+
+
+NAMES = [
+    ("a line break", "a\r\nBcc: eve@x.test", "a Bcc: eve@x.test"),
+    ("an encoded line break", "=?utf-8?q?=0D=0ABcc:_eve=40x.test?= a", None),
+    ("an encoded body", "=?utf-8?b?DQoNCkFsbCBpcyB3ZWxs?=", None),
+    ("one encoded in parts", "=?utf-8?q?=0D?= =?utf-8?q?=0ABcc:_x?=", None),
+    ("a line separator", "a\u2028Bcc: eve@x.test", "a Bcc: eve@x.test"),
+    ("a NUL", "a\x00b", "a\ufffdb"),
+    ("another script", "日本" * 300, "日本" * 300),
+    ("a long word", "x" * 3000, "x" * 3000),
+]
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown"), [case[1:] for case in NAMES], ids=[case[0] for case in NAMES]
+)
+def test_a_name_in_the_subject_is_text_only(summary: str, shown: str | None) -> None:
+    """A tenant chooses its name, which must add no header and no recipient."""
+    with serve_mail() as mail:
+        assert send(mail, summary) == OK
+    (message,) = mail.messages
+    assert set(message.keys()) == {
+        "Subject", "From", "To", "Date", "Message-ID", "References",
+        "Content-Type", "Content-Transfer-Encoding", "MIME-Version",
+    }  # fmt: skip
+    assert message["Subject"].startswith("Alert: ")
+    if shown is not None:
+        assert message["Subject"] == f"Alert: {shown}"
+    else:
+        assert message["Subject"].replace("= ?", "=?") == f"Alert: {summary}"
+    assert "firing since 2001-09-09" in message.get_content()
+    assert b"\0" not in mail.raw[0]
+    assert max(map(len, mail.raw[0].split(b"\r\n"))) <= 998
+    assert mail.sent_to() == list(TO)
+
+
+@pytest.mark.parametrize("goodbye", [HANGS, CLOSES, "421 too busy", "500 what?"])
+def test_a_message_that_was_accepted_is_delivered_whatever_comes_after(goodbye: str) -> None:
+    """It would be sent again with every retry, as long as its alert fires."""
+    with serve_mail({"QUIT": goodbye}) as mail:
+        assert send(mail, timeout_s=3.0) == OK
+    assert len(mail.messages) == 1
+
+
+REFUSALS = [
+    ("unknown recipients", {"ann@x.test": "550 no", "bob@x.test": "551 no"}, True),
+    ("one unknown, one greylisted", {"ann@x.test": "550 no", "bob@x.test": "451 later"}, False),
+    ("all greylisted", {"ann@x.test": "451 later", "bob@x.test": "451 later"}, False),
+    ("an unknown sender", {"MAIL": "550 no"}, True),
+    ("no messages now", {"DATA": "421 busy"}, False),
+    ("spam", {"DOT": "554 spam"}, True),
+    ("a full disk", {"DOT": "452 full"}, False),
+    ("a server that hangs", {"DOT": HANGS}, False),
+    ("a server that closes", {"DOT": CLOSES}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_refused"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
+)
+def test_what_no_server_accepted_is_not_delivered(
+    answers: dict[str, str], is_refused: bool
+) -> None:
+    with serve_mail(answers) as mail:
+        outcome = send(mail, timeout_s=1.0)
+    assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
+    assert outcome.error
+
+
+def test_recipients_that_are_refused_for_now_are_left() -> None:
+    with serve_mail({"bob@x.test": "451 greylisted, try again"}) as mail:
+        outcome = send(mail)
+    assert not outcome.is_delivered
+    assert not outcome.is_refused
+    assert (outcome.is_in_part, outcome.left) == (True, TO[1:])
+    assert outcome.error == "recipients refused: bob@x.test (451)"
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+def test_no_password_crosses_the_internet_without_tls(tmp_path: Path, is_public: bool) -> None:
+    """Whoever is in between can leave STARTTLS out of what the server offers."""
+    (tmp_path / "key").write_text("secret")
+    with serve_mail() as mail:
+        receiver = Receiver(
+            "mail",
+            f"smtp://ann@mail.test:{mail.port}",
+            ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),),
+            sender="evenkeel@x.test",
+            recipients=TO,
+        )
+        other = "8.8.8.8" if is_public else None
+        target = ResolvedAddress("127.0.0.1", "mail.test", mail.port, other)
+        if is_public:
+            with pytest.raises(ConfigurationError, match=r"^mail\.test offers no TLS.* smtps://"):
+                send_email(receiver, NOTIFICATION, target, 5.0)
+        else:
+            send_email(receiver, NOTIFICATION, target, 5.0)
+    words = {command.partition(" ")[0].upper() for command in mail.commands}
+    assert ("AUTH" in words, "DATA" in words) == (not is_public, not is_public)
+    assert len(mail.messages) == (not is_public)
+
+
+def test_a_password_in_a_secret_address_is_not_left_out_in_silence() -> None:
+    receiver = Receiver("mail", "smtp://ann:key@127.0.0.1", ReceiverType.EMAIL)
+    target = ResolvedAddress("127.0.0.1", "127.0.0.1", None)
+    with pytest.raises(ConfigurationError, match=r"^the password belongs in secrets, not in the"):
+        send_email(receiver, NOTIFICATION, target, 1.0)
+
+
+@pytest.mark.parametrize(("word", "is_about"), [("DOT", True), ("MAIL", False)])
+def test_a_refused_text_holds_up_no_other_message(word: str, is_about: bool) -> None:
+    """Others may be accepted, so the breaker stays closed."""
+    with serve_mail({word: "554 no"}) as mail:
+        outcome = send(mail)
+    assert (outcome.is_refused, outcome.is_about_notification) == (True, is_about)
