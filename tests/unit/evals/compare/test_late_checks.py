@@ -1,5 +1,6 @@
 """Python functions run in a bounded separate process; a judge's reply is scored or unscored."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,31 @@ def test_functions_run_apart(item: Item, tmp_path: Path) -> None:
         assert [score("slow") for _ in range(2)] == [(Label.UNSCORED, late)] * 2
         # And so after a slow one; on a busy machine a start may itself take over a second.
         assert any(score("short")[0] is Label.RIGHT for _ in range(120))
+
+
+def test_a_check_that_forks_does_not_answer_for_the_next_one(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import os\ndef forks(output, context):\n"
+        "    os.fork() if output == 'fork' else None\n    return output != 'wrong'\n"
+    )
+    check = LateCheck("python", "c.py:forks")
+    with PythonChecks(tmp_path, timeout_s=60.0) as checks:
+        answers = ["fork", "wrong", "right", "wrong"]
+        labels = [checks.run(check, item, text, Context()).label for text in answers]
+    assert labels == [Label.RIGHT, Label.WRONG, Label.RIGHT, Label.WRONG]
+
+
+def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import os, time\ndef leaves(output, context):\n"
+        "    if os.fork() == 0:\n        os.setsid()\n        time.sleep(8)\n"
+        "        os._exit(0)\n    time.sleep(60)\n"
+    )
+    started_s = time.monotonic()
+    with PythonChecks(tmp_path, timeout_s=1.0) as checks:
+        score = checks.run(LateCheck("python", "c.py:leaves"), item, "x", Context())
+    assert score.label is Label.UNSCORED
+    assert time.monotonic() - started_s < 7
 
 
 @pytest.mark.parametrize(
