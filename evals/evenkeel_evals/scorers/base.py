@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -199,8 +200,13 @@ def refuse_empty(name: str, texts: Sequence[str]) -> None:
 
 
 def _exact(reference: Any, _: Options) -> Judge:
-    accepted = {text.strip() for text in read_texts("exact", reference)}
-    return lambda answer: Score.of(answer.strip() in accepted)
+    accepted = {_composed(text) for text in read_texts("exact", reference)}
+    return lambda answer: Score.of(_composed(answer) in accepted)
+
+
+def _composed(text: str) -> str:
+    """Return a text without outer space, and é as one character: it may be stored as two."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def _normalised(reference: Any, _: Options) -> Judge:
