@@ -6,6 +6,7 @@
     │   ├── MissingPartError    2   an optional part is not installed
     │   └── UnusableFileError   2   a file that evenkeel keeps cannot be read or written
     └── CannotMeasureError      3   the requested value could not be measured
+        ├── KeyRefusedError     3   a model server answers, and refuses the key
         └── StoreError          3   the store did not answer, or refused the query
             └── StoreLoginError 3   it answers, and asks for another login
 
@@ -48,6 +49,10 @@ class CannotMeasureError(EvenkeelError):
     """The requested value could not be measured; no verdict was reached."""
 
     exit_code = 3
+
+
+class KeyRefusedError(CannotMeasureError):
+    """A model server answers, but does not accept the key; waiting does not help."""
 
 
 class StoreError(CannotMeasureError):

@@ -15,12 +15,19 @@ from typing import Any, Self
 import httpx
 
 from evenkeel import spans
-from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel.errors import (
+    CannotMeasureError,
+    ConfigurationError,
+    KeyRefusedError,
+    first_line,
+)
 from evenkeel.retry_delay import read_retry_after
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
 
 RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+# How the error of a reply begins if the server does not accept the key.
+REFUSED_KEY = f"HTTP {int(httpx.codes.UNAUTHORIZED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +303,7 @@ class ChatClient:
         """Return the model to ask for, after checking that the server serves it.
 
         Raises:
+            KeyRefusedError: If the server does not accept the key.
             CannotMeasureError: If no usable server answers at `url`.
             ConfigurationError: If the server does not serve the wanted model.
         """
@@ -305,12 +313,14 @@ class ChatClient:
             served = [str(model["id"]) for model in response.json()["data"]]
         except httpx.HTTPStatusError as error:
             code = error.response.status_code
-            advice = (
-                "give its key in EVENKEEL_EVAL_API_KEY, a judge's in EVENKEEL_EVAL_JUDGE_API_KEY"
-                if code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
-                else "is it an OpenAI server?"
-            )
-            raise CannotMeasureError(f"{url}/v1/models answered {code}; {advice}") from error
+            if code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+                raise KeyRefusedError(
+                    f"{url}/v1/models answered {code}; give its key in EVENKEEL_EVAL_API_KEY, a "
+                    "judge's in EVENKEEL_EVAL_JUDGE_API_KEY"
+                ) from error
+            raise CannotMeasureError(
+                f"{url}/v1/models answered {code}; is it an OpenAI server?"
+            ) from error
         except httpx.HTTPError as error:
             raise CannotMeasureError(
                 f"no server answers at {url}: {first_line(error)}; start it and wait until it is "

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -107,10 +109,11 @@ class PythonChecks:
         assert process.stdin is not None and process.stdout is not None
         timer = threading.Timer(self._timeout_s, _kill, [process])
         timer.start()
+        give_up_s = time.monotonic() + self._timeout_s
         try:
             process.stdin.write(request)
             process.stdin.flush()
-            line = process.stdout.readline(MAX_REPLY_BYTES)
+            line = _read_line(process.stdout.fileno(), give_up_s)
         except OSError:
             line = b""
         finally:
@@ -130,6 +133,23 @@ class PythonChecks:
                     pipe.close()
         self._process.wait()
         self._process = None
+
+
+def _read_line(fd: int, give_up_s: float) -> bytes:
+    """Return what the pipe holds up to the end of a line; what there is if that does not come.
+
+    A process that the check started may keep the pipe open after the worker's end.
+    """
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN)
+    line = b""
+    while not line.endswith(b"\n") and len(line) < MAX_REPLY_BYTES:
+        left_s = give_up_s - time.monotonic()
+        piece = os.read(fd, MAX_REPLY_BYTES) if waiting.poll(max(0.0, left_s * 1000)) else b""
+        if not piece:
+            break
+        line += piece
+    return line
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

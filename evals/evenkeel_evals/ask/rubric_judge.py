@@ -55,7 +55,7 @@ async def ask_all(
     concurrency: int,
     progress: Callable[[int, int], None],
 ) -> list[Score]:
-    """Return a score per question, in the same order; never raises.
+    """Return a score per question, in the same order.
 
     Args:
         client: Makes the requests.
@@ -63,6 +63,9 @@ async def ask_all(
         questions: The questions.
         concurrency: Requests in flight at once.
         progress: Called with questions done and the total.
+
+    Raises:
+        CannotMeasureError: If the client waits for its server, and that does not answer.
     """
     scores: list[Score] = [Score.unscored("not asked")] * len(questions)
     waiting = iter(enumerate(questions))

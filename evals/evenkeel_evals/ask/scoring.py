@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evenkeel.errors import EvenkeelError, first_line
 from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item
@@ -21,14 +20,7 @@ def score_reply(item: Item, reply: Reply, context: Context | None = None) -> Sco
     """
     if reply.text is None:
         return Score.unscored(reply.error or "no answer")
-    try:
-        return item.scorer.score(reply.text, context or context_of(reply))
-    except EvenkeelError:
-        raise
-    except Exception as error:
-        # An odd answer must not abort a run of hundreds: it is unscored, with the reason shown.
-        what = f"{type(error).__name__}: {first_line(error, max_chars=200)}"
-        return Score.unscored(f"the scorer {item.scorer.name} failed: {what}")
+    return item.scorer.score(reply.text, context or context_of(reply))
 
 
 def score_checked(item: Item, answer: Answer) -> Score:

@@ -17,6 +17,7 @@ from evenkeel_evals.dataset.version import (
     hash_items,
     next_version,
     read_lock,
+    refresh_card,
     write_lock,
 )
 
@@ -98,7 +99,9 @@ def run_lock(args: argparse.Namespace) -> int:
         print(f"{items_path.stem}@{lock.version}: {difference.describe()}")
         return 0 if difference.is_empty else 1
     if lock is not None and difference.is_empty:
-        print(f"{items_path.stem}@{lock.version}: nothing changed")
+        is_rewritten = refresh_card(items_path)
+        what = "the same items, written in another way" if is_rewritten else "nothing changed"
+        print(f"{items_path.stem}@{lock.version}: {what}")
         return 0
     if not args.note:
         raise ConfigurationError("describe the change in one sentence: --note 'corrected prices'")

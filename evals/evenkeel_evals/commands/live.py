@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 from pydantic import SecretStr
 
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import (
+    CannotMeasureError,
+    ConfigurationError,
+    KeyRefusedError,
+    StoreLoginError,
+)
 from evenkeel.private_files import make_private_folder
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
@@ -41,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: If the file or a setting is wrong.
         CannotMeasureError: If the store or the judge does not answer: with --once, or at the end.
+            If one of them refuses the key or password: at once.
     """
     config = load_config(args.config)
     if args.act and not config.dial_backs:
@@ -122,6 +128,9 @@ class _Watch:
                 continue
             try:
                 self._take(store, (from_ns, to_ns))
+            except (KeyRefusedError, StoreLoginError):
+                # This process has no other key, so that waiting does not help.
+                raise
             except CannotMeasureError as error:
                 if is_once or (give_up is not None and time.monotonic() >= give_up):
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from evenkeel_evals.ask.client import ChatClient
 from evenkeel_evals.ask.judge_reply import NOTHING_SAID, JudgeReply
 from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks
+from evenkeel_evals.ask.retries import PatientClient
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, ask_all
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.dataset.dataset import Item
@@ -189,4 +191,11 @@ def ask_preferences(
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
     key = settings.judge_key(judge.side.url, (settings.url,))
-    return ChatClient(settings.concurrency, settings.timeout_s, key, settings.slo_class)
+    return PatientClient(
+        settings.concurrency,
+        settings.timeout_s,
+        key,
+        settings.retry_s,
+        lambda line: print(f"evenkeel: {line}", file=sys.stderr),
+        settings.slo_class,
+    )

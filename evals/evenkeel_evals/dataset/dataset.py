@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.toml_file import read_toml_file
-from evenkeel_evals.dataset.version import compare, hash_items, read_lock
+from evenkeel_evals.dataset.version import compare, digest_items, hash_items, read_lock
 from evenkeel_evals.scorers.base import Scorer, make_scorer
 
 # Where a checkout keeps its datasets, and how many an error names.
@@ -58,7 +58,7 @@ class Dataset:
     Attributes:
         name: Name of the folder.
         version: From the .toml.
-        content_hash: `sha256:` and the digest of the .jsonl file's bytes.
+        content_hash: `sha256:` and the digest of the .jsonl file, whatever its line ends.
         items: Every valid item, in file order.
         problems: One message per bad item, `file:line: what is wrong`, and one if the content
             does not match the .toml; valid items are loaded regardless.
@@ -111,8 +111,9 @@ def load_dataset(folder: Path) -> Dataset:
     except OSError as error:
         raise ConfigurationError(f"{items_path} cannot be read: {error.strerror}") from error
     items, problems = _read_items(items_path.name, content.splitlines())
-    digest = hashlib.sha256(content).hexdigest()
-    if card.sha256 is not None and digest != card.sha256:
+    digest = digest_items(content)
+    # Earlier versions locked a file as it is, with its line ends.
+    if card.sha256 is not None and card.sha256 not in (digest, sha256(content).hexdigest()):
         problems.append(
             f"{items_path.name}: sha256 is {digest[:12]}…, but {card_path.name} says "
             f"{card.sha256[:12]}…: the items changed since version {card.version}"

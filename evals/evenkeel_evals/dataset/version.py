@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import re
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 FIRST_VERSION = "1.0.0"
 _SHOWN = 5
@@ -51,6 +52,15 @@ class Difference:
                 more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
                 parts.append(f"{word}: {', '.join(ids[:_SHOWN])}{more}")
         return "; ".join(parts) or "nothing changed"
+
+
+def digest_items(content: bytes) -> str:
+    """Return the SHA-256 of a .jsonl file, the same with any line ends and a byte order mark.
+
+    A checkout may change these; in JSON they stand between the items, never in one.
+    """
+    plain = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return hashlib.sha256(plain).hexdigest()
 
 
 def lock_path(items_path: Path) -> Path:
@@ -130,7 +140,7 @@ def write_lock(items_path: Path, version: str, difference: Difference, note: str
     card_path, changes_path = items_path.with_suffix(".toml"), items_path.parent / "CHANGELOG.md"
     try:
         card = card_path.read_text(encoding="utf-8") if card_path.exists() else ""
-        card = _set(card, "sha256", hashlib.sha256(content).hexdigest())
+        card = _set(card, "sha256", digest_items(content))
         card_path.write_text(_set(card, "version", version), encoding="utf-8")
         record = {"version": version, "items": hash_items(content)}
         lock_path(items_path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -141,6 +151,26 @@ def write_lock(items_path: Path, version: str, difference: Difference, note: str
         changes_path.write_text(entry + ("\n" + old if old else ""), encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def refresh_card(items_path: Path) -> bool:
+    """Write the .jsonl file's digest to its card, if that has another; return whether it had.
+
+    For a file whose items are those of the lock, but written in another way.
+
+    Raises:
+        ConfigurationError: If the card cannot be read or written.
+    """
+    card_path = items_path.with_suffix(".toml")
+    try:
+        card = card_path.read_text(encoding="utf-8")
+        fresh = _set(card, "sha256", digest_items(items_path.read_bytes()))
+        if fresh == card:
+            return False
+        card_path.write_text(fresh, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{card_path}: {first_line(error)}") from error
+    return True
 
 
 def _listed(difference: Difference) -> str:

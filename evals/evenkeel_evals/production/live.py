@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.store import QUERIES, Store
-from evenkeel_evals.ask.client import Call, ChatClient
 from evenkeel_evals.ask.journal import Journal
-from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
-from evenkeel_evals.production.live_config import JUDGE, LiveConfig, LiveJudge
+from evenkeel_evals.production.live_config import JUDGE, LiveConfig
 from evenkeel_evals.production.live_estimate import LiveEstimate, Scored, estimate
+from evenkeel_evals.production.live_judge import ask_judge
 from evenkeel_evals.production.live_sample import Drawn, draw, within_budget
 from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
 
@@ -25,17 +23,6 @@ _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
 HOUR_NS = 3600 * NS_PER_S
 NOT_STORED = "no content is stored (record_content, content_tenants)"
-INSTRUCTION = (
-    "You check one answer of an assistant. {criteria}\n"
-    "Reply with one word: good if the answer serves the person who asked, bad if it does not."
-)
-_VERDICT = re.compile(r"\b(good|bad)\b", re.IGNORECASE)
-# In a sentence, "good" may then mean bad.
-_DENIED = re.compile(
-    r"n['’]t\b|\b(?:not|no|never|neither|nor|none|hardly|scarcely|barely|fail\w*|lack\w*|without"
-    r"|far\s+from|if|would|could|should)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +199,7 @@ async def evaluate(
 
     Raises:
         StoreError: If the store does not answer.
+        CannotMeasureError: If the judge does not answer, or refuses the key.
     """
     from_ns, to_ns = span_ns
     requests = _requests(config, store, span_ns)
@@ -231,7 +219,9 @@ async def evaluate(
         judged = within_budget(readable, budget)
         if len(judged) < len(readable):
             skipped["the judge's budget is spent"] += len(readable) - len(judged)
-        rows += await judge_all(config.judge, judged, contents, now_ns, judge_key)
+        texts = [text for d in judged if (text := _content(d, contents)) is not None]
+        scores = await ask_judge(config.judge, texts, judge_key)
+        rows += [_row(d, JUDGE, score, now_ns) for d, score in zip(judged, scores, strict=True)]
         num_calls = len(judged)
     missing = sum(_content(d, contents) is None for d in drawn)
     if missing:
@@ -335,54 +325,6 @@ def _row(drawn: Drawn, scorer: str, score: Score, now_ns: int) -> Row:
         route=request["route"],
         response_cache=request["response_cache"],
     )
-
-
-async def judge_all(
-    judge: LiveJudge,
-    drawn: Sequence[Drawn],
-    contents: Contents,
-    now_ns: int,
-    judge_key: str | None,
-) -> list[Row]:
-    """Ask the judge about each answer in turn."""
-    if not drawn:
-        return []
-    rows = []
-    async with ChatClient(1, 60.0, judge_key) as client:
-        model = await client.find_model(judge.side.url, judge.side.model)
-        side = replace(judge.side, model=model)
-        for d in drawn:
-            content = _content(d, contents)
-            assert content is not None
-            text = f"Request:\n{content[0]}\n\nAnswer:\n{content[1]}\n\nIs it good or bad?"
-            call = Call(
-                side=side,
-                messages=[
-                    {"role": "system", "content": INSTRUCTION.format(criteria=judge.criteria)},
-                    {"role": "user", "content": text},
-                ],
-                trace_id=secrets.token_hex(16),
-                span_id=secrets.token_hex(8),
-                session="live-judge",
-                cache_salt=None,
-            )
-            reply = await client.ask(call)
-            rows.append(_row(d, JUDGE, read_verdict(reply.text, reply.error), now_ns))
-    return rows
-
-
-def read_verdict(text: str | None, error: str | None) -> Score:
-    """Return the score of a judge's reply; unscored without a clear word."""
-    if text is None:
-        return Score.unscored(f"the judge did not answer: {error}")
-    word = read_word(text, ("good", "bad"))
-    if word is None:
-        told = without_thoughts(text) or ""
-        words = {word.lower() for word in _VERDICT.findall(told)}
-        if len(words) != 1 or _DENIED.search(told):
-            return Score.unscored("the judge gave no verdict")
-        word = words.pop()
-    return Score.of(word == "good")
 
 
 def _text(messages: str) -> str:

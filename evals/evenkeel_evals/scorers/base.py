@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
-from evenkeel_evals.scorers.options import read_flag, read_strings, read_threshold
+from evenkeel.errors import ConfigurationError, EvenkeelError, first_line
+from evenkeel_evals.scorers.options import read_strings, read_threshold
 from evenkeel_evals.scorers.words import finder, matcher, normalise, split_words
 
 
@@ -119,8 +119,15 @@ class Scorer:
     is_timed: bool = False
 
     def score(self, answer: str, context: Context = NO_CONTEXT) -> Score:
-        """Return the score of an answer."""
-        return self.judge(answer, context)
+        """Return the score of an answer; unscored, with the reason, if the scorer fails on it."""
+        try:
+            return self.judge(answer, context)
+        except EvenkeelError:
+            raise
+        except Exception as error:
+            # An odd answer must not abort a run of hundreds.
+            what = f"{type(error).__name__}: {first_line(error, max_chars=200)}"
+            return Score.unscored(f"the scorer {self.name} failed: {what}")
 
 
 Options = Mapping[str, Any]
@@ -193,8 +200,13 @@ def refuse_empty(name: str, texts: Sequence[str]) -> None:
 
 
 def _exact(reference: Any, _: Options) -> Judge:
-    accepted = {text.strip() for text in read_texts("exact", reference)}
-    return lambda answer: Score.of(answer.strip() in accepted)
+    accepted = {_composed(text) for text in read_texts("exact", reference)}
+    return lambda answer: Score.of(_composed(answer) in accepted)
+
+
+def _composed(text: str) -> str:
+    """Return a text without outer space, and é as one character: it may be stored as two."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def _normalised(reference: Any, _: Options) -> Judge:
@@ -224,18 +236,6 @@ def _finders(phrases: Sequence[str]) -> list[tuple[str, Callable[[str], bool]]]:
     return [(normalise(phrase), finder(phrase)) for phrase in phrases]
 
 
-def _regex(reference: Any, options: Options) -> Judge:
-    try:
-        flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
-        text = read_text("regex", reference)
-        refuse_empty("regex", [text])
-        pattern = re.compile(text, flags)
-    except re.error as error:
-        raise ConfigurationError(f"reference is not a regular expression: {error}") from error
-    find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search
-    return lambda answer: Score.of(find(answer.strip()) is not None)
-
-
 def _f1(reference: Any, options: Options) -> Judge:
     """Judge by word overlap; right at or above the option `threshold` (default: 0.8)."""
     accepted = [Counter(split_words(text)) for text in read_texts("f1", reference)]
@@ -258,7 +258,6 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
     "exact": (_exact, frozenset()),
     "normalised": (_normalised, frozenset()),
     "contains": (_contains, frozenset({"not"})),
-    "regex": (_regex, frozenset({"case_sensitive", "full"})),
     "f1": (_f1, frozenset({"threshold"})),
 }
 
@@ -266,6 +265,7 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
 # their dependencies.
 _MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
     "numeric": ("numeric", "numeric", frozenset({"tolerance", "relative"})),
+    "regex": ("literal", "regex", frozenset({"case_sensitive", "full"})),
     "equals": ("literal", "equals", frozenset({"case_sensitive", "strip"})),
     "substring": ("literal", "substring", frozenset({"any", "case_sensitive"})),
     "starts_with": ("literal", "starts_with", frozenset({"case_sensitive", "strip"})),

@@ -10,6 +10,7 @@ from typing import Any
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
 from evenkeel_evals.scorers.options import read_flag
+from evenkeel_evals.scorers.time_limit import limited
 
 # Limit of characters parsed per answer: unclosed brackets are parsed again and again.
 MAX_PARSED = 20_000_000
@@ -50,7 +51,7 @@ def json_answer(reference: Any, options: Options) -> Judge:
                 return Score.of(True)
         return Score.of(_same_json(parsed, expected))
 
-    return judge
+    return judge if validator is None else limited(judge)
 
 
 def contains_json(_: Any, options: Options) -> Judge:
@@ -72,7 +73,7 @@ def contains_json(_: Any, options: Options) -> Judge:
             return Score.unscored(str(error))
         return Score.of(False, reason)
 
-    return judge
+    return judge if validator is None else limited(judge)
 
 
 def parse(text: str) -> Any:

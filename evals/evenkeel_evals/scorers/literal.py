@@ -1,13 +1,23 @@
-"""Scorers that compare texts literally, as other tools do, without normalisation."""
+"""Scorers that take texts literally, as other tools do, without normalisation."""
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable
 from typing import Any
 
-from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts, refuse_empty
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.scorers.base import (
+    Judge,
+    Options,
+    Score,
+    read_text,
+    read_texts,
+    refuse_empty,
+)
 from evenkeel_evals.scorers.options import read_flag
+from evenkeel_evals.scorers.time_limit import limited
 
 
 def equals(reference: Any, options: Options) -> Judge:
@@ -49,6 +59,19 @@ def ends_with(reference: Any, options: Options) -> Judge:
     accepted = tuple(fold(text) for text in read_texts("ends_with", reference))
     refuse_empty("ends_with", accepted)
     return lambda answer: Score.of(fold(answer).endswith(accepted))
+
+
+def regex(reference: Any, options: Options) -> Judge:
+    """Judge whether the reference, a regular expression, matches the answer."""
+    try:
+        flags = 0 if read_flag("regex", options, "case_sensitive", True) else re.IGNORECASE
+        text = read_text("regex", reference)
+        refuse_empty("regex", [text])
+        pattern = re.compile(text, flags)
+    except re.error as error:
+        raise ConfigurationError(f"reference is not a regular expression: {error}") from error
+    find = pattern.fullmatch if read_flag("regex", options, "full", False) else pattern.search
+    return limited(lambda answer: Score.of(find(answer.strip()) is not None))
 
 
 def _fold(name: str, options: Options) -> Callable[[str], str]:

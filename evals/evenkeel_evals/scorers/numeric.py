@@ -10,12 +10,16 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
 from evenkeel_evals.scorers.options import read_number
 
+# No-break spaces.
+_JOINING = "\u00a0\u202f"
 # A hyphen after a letter, digit or closing bracket joins: 3-5 ends with 5, COVID-19 with 19. Not
 # after a letter of a script without spaces, Thai to Hangul; a minus sign joins after no letter.
 _NUMBER = re.compile(
     "(?:(?<![^\\W_\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff])"
     r"(?<![)\]%])[-+]|(?<![\d)\]%])−)?"
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+−]?\d+)?"
+    # 1.234,5 and 1 234,5 with a space that joins have only one reading; 1,5 may be two numbers.
+    rf"(?:[1-9]\d{{0,2}}(?:(?:\.\d{{3}})+,\d+|(?:[{_JOINING}]\d{{3}})+(?:[.,]\d+)?)(?![.,]?\d)"
+    r"|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+−]?\d+)?"
 )
 # Allowed for computed fractions such as 0.30000000000000004; too little for a wrong integer.
 _NOISE_RATIO, _NOISE = Decimal("1e-12"), Decimal("1e-9")
@@ -51,9 +55,18 @@ def _last_number(text: str) -> Decimal | None:
     """Return the last number of a text; None without one, or if its exponent is absurd."""
     found = _NUMBER.findall(text)
     try:
-        return Decimal(found[-1].replace(",", "").replace("−", "-")) if found else None
+        return Decimal(_plain(found[-1])) if found else None
     except InvalidOperation:
         return None
+
+
+def _plain(number: str) -> str:
+    """Return a number without separators of thousands, and with a point before the decimals."""
+    joined = re.sub(f"[{_JOINING}]", "", number).replace("−", "-")
+    has_decimal_comma = joined != number.replace("−", "-") or "." in number.partition(",")[0]
+    if not has_decimal_comma:
+        return joined.replace(",", "")
+    return joined.replace(".", "").replace(",", ".") if "," in joined else joined
 
 
 def _as_decimal(value: Any) -> Decimal | None:

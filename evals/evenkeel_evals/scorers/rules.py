@@ -15,6 +15,7 @@ from evenkeel.privacy.rules import RuleKind, built_in_rules
 from evenkeel.privacy.text_redactor import RedactionTally, Tokens, built_in
 from evenkeel_evals.scorers.base import Context, Judge, Options, Score, Scorer
 from evenkeel_evals.scorers.options import read_strings
+from evenkeel_evals.scorers.time_limit import limited
 
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am) (?:sorry|afraid)[^.!?]{0,60}?"
@@ -83,7 +84,7 @@ def safety(_: Any, options: Options) -> Judge:
             own[f"banned expression {expression!r:.40}"] = re.compile(expression, re.IGNORECASE)
         except re.error as error:
             raise ConfigurationError(f"option 'ban' of scorer 'safety': {error}") from error
-    return _matches_none({**_UNSAFE, **own})
+    return limited(_matches_none({**_UNSAFE, **own}))
 
 
 def scrub(text: str) -> str:

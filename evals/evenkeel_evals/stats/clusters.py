@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.stats.inputs import Floats, check_list, check_numbers
 
-# With fewer changed clusters, the similarity of changes within clusters cannot be estimated from
-# the changes.
+# With fewer changed clusters of several items, the similarity of changes within clusters cannot be
+# estimated from the changes.
 ENOUGH_CHANGED = 10
 
 
@@ -78,8 +78,9 @@ def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -
 
     n items have the information of n / design effect independent ones (Kish 1965). The effect is
     the cluster-robust variance of the mean change over that of independent items, at least 1 and
-    at most Σm²/Σm with cluster sizes m, the value for fully correlated clusters. With too few
-    changes, the correlation of the baseline's scores within clusters is used; if those do not
+    at most Σm²/Σm with cluster sizes m, the value for fully correlated clusters; where sizes
+    differ, at least 1 + (Σm²/Σm − 1)ρ, ρ the correlation of the changes within clusters. With too
+    few changes in clusters of several items, ρ is that of the baseline's scores; if those do not
     vary either, clusters count as fully correlated.
 
     Args:
@@ -94,7 +95,13 @@ def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -
     if len(sizes) < 2:
         return largest
     found = _variance_ratio(changes, codes)
-    if len(set(codes[changes != 0].tolist())) < ENOUGH_CHANGED:
+    similarity = _intraclass_correlation(changes, codes)
+    if found is not None and similarity is not None:
+        # The ratio says little about a cluster that is larger than all others.
+        found = max(found, 1 + (largest - 1) * similarity)
+    # A cluster of one item says nothing about how similar the items of a cluster are.
+    changed = codes[(changes != 0) & (sizes[codes] > 1)]
+    if len(set(changed.tolist())) < ENOUGH_CHANGED:
         alike = _intraclass_correlation(baseline, codes)
         known = 1 + (largest - 1) * (1.0 if alike is None else alike)
         found = known if found is None else max(found, known)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
+from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
 from evenkeel_evals.verdict.effect import Effect
 from evenkeel_evals.verdict.gates import AccuracyGate, CostGate, ErrorGate, Gate, LatencyGate
@@ -32,7 +32,8 @@ def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effec
     """Return the effect of a gate over items, using the mean of each item's repeats.
 
     Accuracy and preference: mean of the items' B − A, with direction tested by flipping the signs
-    of whole clusters, and interval and margin from the cluster-robust normal error. Latency: each
+    of whole clusters, and interval and margin from the cluster-robust normal error, for the margin
+    at least that of a candidate which always loses exactly that share of the items. Latency: each
     item's geometric means, measured like single pairs. Cost: each item's mean. Errors are counted
     per request.
     """
@@ -87,7 +88,12 @@ def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effe
     is_single = num_clusters == len(means)
     z = Z95 if is_single or num_clusters < 2 else float(t.isf(0.025, num_clusters - 1))
     less, greater = sign_flip_tails(cluster_sums(changes, codes))
-    beyond = (spread.mean + gate.margin) / width
+    # With few losses the spread is too small just when it misses losses: at the margin, whole
+    # items may be lost, as in the score test of single items.
+    lost_at_margin = gate.margin * (1 - gate.margin)
+    num_effective = len(means) / design_effect(changes, values[:, 0], codes)
+    at_margin = max(width, math.sqrt(lost_at_margin / num_effective))
+    beyond = (spread.mean + gate.margin) / at_margin
     return Effect(
         num_pairs=len(means),
         baseline=float(values[:, 0].mean()),

@@ -15,6 +15,8 @@ _LATENCY = re.compile(r"^(shift|p\d+(?:\.\d+)?)_([a-z0-9]+)$")
 _RELATION = re.compile(r"[<>=≥≤ ]")
 # Which latency says best how fast a side is: the typical difference, the median, then the tail.
 _SPEEDS = ("shift_e2e", "p50_e2e", "shift_ttft", "p50_ttft", "p95_e2e", "p95_ttft")
+# How the id of a live evaluation's run begins.
+_LIVE = "live-"
 _SHARES = ("accuracy", "preference", "errors")
 _LEADS = {
     "regressed": "Do not ship {}",
@@ -41,8 +43,35 @@ def is_share(gate: str) -> bool:
 
 
 def effect_words(gate: str, value: float | None) -> str:
-    """Return a gate's effect with its unit: −13.3 pp of accuracy, +4.2% of latency."""
-    return formats.points(value) if is_share(gate) else formats.signed_percent(value)
+    """Return a gate's effect with its unit: −13.3 pp of accuracy, +4.2% of latency.
+
+    A live evaluation's is the share of right answers: 91.5%.
+    """
+    name = gate_name(gate)
+    if name in _SHARES:
+        return formats.points(value)
+    is_ratio = name == "cost" or _LATENCY.match(name)
+    return formats.signed_percent(value) if is_ratio else formats.percent(value)
+
+
+def is_live(run: Row) -> bool:
+    """Return whether a stored run is the drift of a live evaluation, which compares no sides."""
+    return run["run_id"].startswith(_LIVE) and not run["sides"]
+
+
+def drift_sentence(gates: Sequence[Row]) -> str:
+    """Return which scores of a live evaluation are too low.
+
+    "Answers in production are not good enough: judge finds 83.2% right, required are 90.0%".
+    """
+    found = [
+        f"{gate_name(gate['gate'])} finds {formats.percent(gate['estimate'])} right, "
+        f"required are {gate['gate'].partition('>=')[2]}"
+        for gate in gates
+        if gate["estimate"] is not None
+    ]
+    lead = "Answers in production are not good enough"
+    return f"{lead}: {', '.join(found)}" if found else lead
 
 
 def candidate_name(sides: Sequence[str]) -> str:

@@ -15,7 +15,12 @@ from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.pages.evals.gates import show_gates
-from evenkeel_dashboard.pages.evals.headline import failed_requests, ship_sentence
+from evenkeel_dashboard.pages.evals.headline import (
+    drift_sentence,
+    failed_requests,
+    is_live,
+    ship_sentence,
+)
 from evenkeel_dashboard.pages.evals.live import show_feedback, show_review_queue, show_trend
 from evenkeel_dashboard.pages.evals.model import (
     LEVELS,
@@ -32,6 +37,10 @@ SHOWN_CHANGED = 20
 MAX_RUNS = 8
 REFRESH_S = 15
 _HOUR_NS = 3_600 * 10**9
+_AFTER_DRIFT = (
+    "What would help: roll back what changed last, and read the failures in the review queue. Once "
+    "that is fixed, start evenkeel eval live with a new --state folder."
+)
 
 Row = dict[str, Any]
 
@@ -61,7 +70,10 @@ def _body() -> None:
     gates = reading.rows(_HERE / "eval_gates.sql", {"run_id": chosen["run_id"]})
     _show_verdict(chosen, gates)
     _show_runs(runs, chosen)
-    _show_run(chosen, gates)
+    if is_live(chosen):
+        show_gates(gates)
+    else:
+        _show_run(chosen, gates)
     _show_production(runs)
 
 
@@ -81,12 +93,17 @@ def _show_verdict(run: Row, gates: list[Row]) -> None:
     remark = f'<div class="ek-reason">{escape(reason)}</div>' if reason else ""
     sides = " · ".join(run["sides"]) or formats.NO_DATA
     level = LEVELS.get(verdict, "unknown")
+    headline = drift_sentence(gates)
+    next_step = _AFTER_DRIFT
+    if not is_live(run):
+        headline = ship_sentence(verdict, run["sides"], gates)
+        next_step = _next_step(verdict, judged.other_changes, gates)
     st.html(
         f'<div class="ek-verdict ek-{level}" role="status"><div>'
         f'<div class="ek-row ek-request"><div class="ek-headline">'
-        f"{escape(ship_sentence(verdict, run['sides'], gates))}</div>"
+        f"{escape(headline)}</div>"
         f"{markup.badge(verdict, level)}</div>"
-        f'<div class="ek-reason">{escape(_next_step(verdict, judged.other_changes, gates))}</div>'
+        f'<div class="ek-reason">{escape(next_step)}</div>'
         f'<div class="ek-reason">{escape(sides)} · {escape(run["dataset"] or "no dataset")}, '
         f"{formats.count(run['num_items'])} items · {formats.moment_ms(run['started_ms'])} · "
         f"run {escape(run['run_id'])}</div>"

@@ -6,9 +6,11 @@ import pytest
 
 from evenkeel_dashboard.pages.evals.headline import (
     candidate_name,
+    drift_sentence,
     effect_words,
     evidence_words,
     gate_name,
+    is_live,
     ship_sentence,
 )
 
@@ -161,3 +163,19 @@ def test_accuracy_is_in_points_and_latency_is_relative() -> None:
 )
 def test_evidence_in_words(note: str | None, words: str) -> None:
     assert evidence_words(note) == words
+
+
+def test_a_drift_in_production_is_no_verdict_about_a_candidate() -> None:
+    low = [
+        gate("judge>=90.0%", 0.832, verdict="regressed"),
+        gate("pii>=99.0%", 0.97, verdict="regressed"),
+    ]
+    assert drift_sentence(low) == (
+        "Answers in production are not good enough: judge finds 83.2% right, required are 90.0%, "
+        "pii finds 97% right, required are 99.0%"
+    )
+    assert drift_sentence([]) == "Answers in production are not good enough"
+    assert is_live({"run_id": "live-support", "sides": []})
+    assert not is_live({"run_id": "live-support", "sides": SIDES})
+    assert not is_live({"run_id": "20261127-ab", "sides": []})
+    assert effect_words("judge>=90.0%", 0.832) == "83.2%"

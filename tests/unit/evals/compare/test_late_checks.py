@@ -1,13 +1,21 @@
 """Python functions run in a bounded separate process; a judge's reply is scored or unscored."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from evenkeel_evals.ask.pair_judge import PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks, read_result
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, read_verdict
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.compare.late_checks import AnswerToCheck, ask_preferences, ask_rubrics
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.scorers.base import Context, Label, LateCheck, make_scorer
+from tests.unit.evals.ask.flaky_server import FlakyServer
+from tests.unit.evals.conftest import MakePair
 
 CODE = """
 import os, sys, time
@@ -76,6 +84,31 @@ def test_functions_run_apart(item: Item, tmp_path: Path) -> None:
         assert any(score("short")[0] is Label.RIGHT for _ in range(120))
 
 
+def test_a_check_that_forks_does_not_answer_for_the_next_one(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import os\ndef forks(output, context):\n"
+        "    os.fork() if output == 'fork' else None\n    return output != 'wrong'\n"
+    )
+    check = LateCheck("python", "c.py:forks")
+    with PythonChecks(tmp_path, timeout_s=60.0) as checks:
+        answers = ["fork", "wrong", "right", "wrong"]
+        labels = [checks.run(check, item, text, Context()).label for text in answers]
+    assert labels == [Label.RIGHT, Label.WRONG, Label.RIGHT, Label.WRONG]
+
+
+def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import os, time\ndef leaves(output, context):\n"
+        "    if os.fork() == 0:\n        os.setsid()\n        time.sleep(8)\n"
+        "        os._exit(0)\n    time.sleep(60)\n"
+    )
+    started_s = time.monotonic()
+    with PythonChecks(tmp_path, timeout_s=1.0) as checks:
+        score = checks.run(LateCheck("python", "c.py:leaves"), item, "x", Context())
+    assert score.label is Label.UNSCORED
+    assert time.monotonic() - started_s < 7
+
+
 @pytest.mark.parametrize(
     ("result", "label"),
     [
@@ -117,3 +150,19 @@ def test_an_answer_cannot_end_itself(item: Item) -> None:
     mark = text.partition("up to the line ")[2][:12]
     assert mark not in answer and text.count(f"\n{mark}\n") == 1
     assert "is kind" in text and "user: How?" in text
+
+
+def test_a_judge_that_is_full_is_asked_again(item: Item, make_pair: MakePair) -> None:
+    rubric = make_scorer("rubric", "is polite")
+    with FlakyServer() as server:
+        server.speak = lambda system, question: "yes" if "criterion" in system else "1"
+        server.refusals = [(429, {"Retry-After": "0"}), (503, {}), None]
+        judge = PairJudge(Side("judge", server.url, None, "p", "1", None, {}), "Which?")
+        asked = AnswerToCheck(replace(item, scorer=rubric), "Hello!", Context())
+        (found,) = ask_rubrics([asked], judge, EvalSettings(), lambda done, total: None)
+        pair = make_pair(0)
+        pair = replace(pair, b=replace(pair.b, reply=replace(pair.b.reply, text="y")))
+        server.refusals = [(429, {"Retry-After": "0"})] * 2
+        _, quality = ask_preferences([pair], judge, EvalSettings(), lambda done, total: None)
+    assert [score.label for score in found.values()] == [Label.RIGHT]
+    assert (quality.num_judged, quality.num_unjudged) == (1, 0)

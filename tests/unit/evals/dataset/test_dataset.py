@@ -1,13 +1,16 @@
 """Loading golden datasets, good and bad."""
 
+import codecs
 import hashlib
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.commands.dataset import run_lock
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
 from evenkeel_evals.dataset.version import hash_items
 
@@ -150,3 +153,41 @@ def test_the_lock_has_every_item_however_its_lines_end(tmp_path: Path, end: str)
     content = "".join(json.dumps(row) + end for row in rows).encode()
     (folder / "sums.jsonl").write_bytes(content)
     assert len(load_dataset(folder).items) == len(hash_items(content)) == 2
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+@pytest.mark.parametrize("start", [b"", codecs.BOM_UTF8])
+def test_line_ends_and_a_byte_order_mark_do_not_change_a_dataset(
+    tmp_path: Path, start: bytes, end: bytes
+) -> None:
+    folder = write(tmp_path, [GOOD, {**GOOD, "id": "z"}])
+    before = load_dataset(folder)
+    content = (folder / "sums.jsonl").read_bytes()
+    (folder / "sums.jsonl").write_bytes(start + content.replace(b"\n", end))
+    after = load_dataset(folder)
+    assert (after.problems, after.content_hash) == ((), before.content_hash)
+
+
+def test_a_file_that_was_locked_with_its_line_ends_still_matches(tmp_path: Path) -> None:
+    folder = write(tmp_path, [GOOD])
+    content = (folder / "sums.jsonl").read_bytes().replace(b"\n", b"\r\n")
+    (folder / "sums.jsonl").write_bytes(content)
+    card = f'version = "1"\nsha256 = "{hashlib.sha256(content).hexdigest()}"\n'
+    (folder / "sums.toml").write_text(card)
+    assert load_dataset(folder).problems == ()
+
+
+def test_a_lock_of_the_same_items_written_in_another_way_makes_them_usable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, [GOOD])
+    lock = Namespace(dataset=folder, note="first", check=False)
+    run_lock(lock)
+    rewritten = json.dumps(dict(reversed(GOOD.items())), indent=None, separators=(",", ":"))
+    (folder / "sums.jsonl").write_text(rewritten + "\n")
+    assert "the items changed" in load_dataset(folder).problems[0]
+    run_lock(lock)
+    assert "sums@1.0.0: the same items, written in another way" in capsys.readouterr().out
+    assert load_dataset(folder).problems == ()
+    run_lock(lock)
+    assert "sums@1.0.0: nothing changed" in capsys.readouterr().out

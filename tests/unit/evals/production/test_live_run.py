@@ -13,13 +13,8 @@ from evenkeel_evals.production.live import (
     LiveRun,
     LiveWindow,
     Row,
-    judge_all,
-    read_verdict,
 )
 from evenkeel_evals.production.live_config import LiveConfig, load_config
-from evenkeel_evals.production.live_sample import Drawn
-from evenkeel_evals.scorers.base import Label
-from tests.unit.evals.ask.flaky_server import FlakyServer
 
 FILE = """
 name = "{name}"
@@ -84,21 +79,6 @@ def test_the_judge_gets_its_own_servers_key(
     assert settings.judge_key(judge_url, ("http://side", None)) == sent
 
 
-async def test_a_live_evaluation_sends_the_judges_key(tmp_path: Path) -> None:
-    missing = ("ttft_s", "model", "tenant", "prompt_name", "prompt_version", "route")
-    request = dict.fromkeys((*missing, "e2e_s", "response_cache"))
-    drawn = Drawn({**request, "trace_id": "a", "span_id": "b", "time_ns": 0}, "-", 1.0)
-    with FlakyServer() as server:
-        server.speak = lambda system, question: "good"
-        path = tmp_path / "live.toml"
-        path.write_text(FILE.format(name="one").replace("http://h", server.url))
-        judge = load_config(path).judge
-        assert judge is not None
-        (row,) = await judge_all(judge, [drawn], {("a", "b"): ("Hi?", "Hi.")}, 0, "secret")
-        assert row.label == "right"
-        assert server.keys == {"Bearer secret"}
-
-
 def test_the_judges_budget_is_that_of_the_last_hour(tmp_path: Path) -> None:
     with Journal(tmp_path / "live.jsonl") as journal:
         run = LiveRun(config(tmp_path), journal)
@@ -107,28 +87,3 @@ def test_the_judges_budget_is_that_of_the_last_hour(tmp_path: Path) -> None:
         assert run.budget(2 * HOUR_NS) == 7
         assert run.budget(2 * HOUR_NS - 1) == 1
         assert run.budget(9 * HOUR_NS) == 10
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "label"),
-    [
-        ("Good.", None, Label.RIGHT),
-        ("bad", None, Label.WRONG),
-        ("**Good**", None, Label.RIGHT),
-        ("Verdict: bad", None, Label.WRONG),
-        ("Bad, because it is not good.", None, Label.WRONG),
-        ("It greets.\n\nGood", None, Label.RIGHT),
-        ("The answer is good.", None, Label.RIGHT),
-        ("<think>Not bad at all.</think>\ngood", None, Label.RIGHT),
-        ("<think>It looks good, but", None, Label.UNSCORED),
-        ("This is not good.", None, Label.UNSCORED),
-        ("The answer isn't good at all.", None, Label.UNSCORED),
-        ("Hardly a bad answer", None, Label.UNSCORED),
-        ("The answer fails to be good", None, Label.UNSCORED),
-        ("good or bad", None, Label.UNSCORED),
-        ("", None, Label.UNSCORED),
-        (None, "HTTP 500", Label.UNSCORED),
-    ],
-)
-def test_what_the_judge_said(text: str | None, error: str | None, label: Label) -> None:
-    assert read_verdict(text, error).label is label

@@ -105,6 +105,30 @@ def test_a_design_effect_lies_between_independence_and_one_mind() -> None:
     assert design_effect(nothing, np.ones(200), np.arange(200)) == 1.0
 
 
+def test_large_clusters_beside_single_items_hide_no_loss(make_pair: MakePair) -> None:
+    gate = parse_gates("accuracy>=-10%")[0]
+    right, lost = make_pair(0), make_pair(0, True, False)
+    clusters = np.repeat(np.arange(153), [50] * 3 + [1] * 150)
+    generator, num_passed = np.random.default_rng(4), 0
+    for _ in range(100):
+        # A tenth of the questions is lost, with all of their variants.
+        is_lost = generator.random(153) < 0.1
+        pairs = [
+            replace(pair, item=replace(pair.item, id=str(i), cluster_id=str(code)))
+            for i, code in enumerate(clusters)
+            for pair in [lost if is_lost[code] else right]
+        ]
+        num_passed += (measure(gate, pairs, 0).p_beyond or 0.0) < 0.05
+    assert num_passed <= 9
+
+
+def test_a_cluster_larger_than_all_others_is_as_correlated_as_they_are() -> None:
+    codes = np.repeat(np.arange(101), [100] + [2] * 100)
+    changes = np.where((codes > 0) & (codes % 5 == 0), -1.0, 0.0)
+    # 300 items: Σm²/Σm = 10,400 / 300.
+    assert design_effect(changes, np.ones(300), codes) == pytest.approx(34.7, rel=0.05)
+
+
 def test_clusters_shape_accuracy_in_every_respect(make_pair: MakePair) -> None:
     pairs = [make_pair(i, True, i % 60 >= 15) for i in range(300)]
     single, whole = measure(ACCURACY, pairs, 0), measure(ACCURACY, in_clusters(pairs, 5), 0)

@@ -13,6 +13,7 @@ from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, ServerTimes
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.verdict import cost_effects
 from evenkeel_evals.verdict.cost_effects import find_missing, measure_costs
 from evenkeel_evals.verdict.decision import COULD_NOT_MEASURE, decide
 from evenkeel_evals.verdict.gates import CostGate, parse_gates
@@ -205,6 +206,33 @@ def test_unchanged_candidates_are_rarely_called_regressed(make_pair: Make) -> No
         pairs = [costing(make_pair, float(a), float(b), i) for i, (a, b) in enumerate(costs)]
         num_regressed += judge_once([GATE], pairs, 0).verdict is Verdict.REGRESSED
     assert num_regressed <= 10
+
+
+@pytest.mark.parametrize(
+    ("share", "factor"),
+    [(0.0, 1), (0.02, 5), (0.01, 10)],
+)
+def test_rare_expensive_answers_pass_at_the_margin_in_one_of_twenty_runs(
+    share: float, factor: float
+) -> None:
+    generator = np.random.default_rng(5)
+    num_passed = 0
+    for _ in range(1000):
+        base = generator.lognormal(0, 0.6, 300)
+        a, b = base * generator.lognormal(0, 0.1, (2, 300))
+        # Typical answers are cheaper; together they cost 5 % more.
+        b *= 1.05 / (1 + share * (factor - 1))
+        b *= np.where(generator.random(300) < share, factor, 1)
+        num_passed += cost_effects._p_not_below(b - 1.05 * a) < 0.05
+    # 5 %, and what a few answers say of the skewness; a plain t test passes 150 to 200.
+    assert 30 <= num_passed <= 110
+
+
+def test_cheap_answers_and_a_few_expensive_ones_are_not_called_better(make_pair: Make) -> None:
+    pairs = [costing(make_pair, 1.0, 0.99 if i % 30 else 1.25, i) for i in range(90)]
+    result = judge_once([GATE], pairs, 0).results[0]
+    assert result.effect.estimate == pytest.approx((3 * 0.25 - 87 * 0.01) / 90)
+    assert result.verdict is Verdict.NO_WORSE
 
 
 def test_repeats_of_an_item_count_once(make_pair: Make) -> None:

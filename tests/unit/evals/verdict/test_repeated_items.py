@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evenkeel_evals.stats.verdict import Verdict
@@ -9,6 +10,7 @@ from evenkeel_evals.verdict.gate_verdicts import Look
 from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look
 from evenkeel_evals.verdict.repeated_items import has_repeats, measure_items
+from tests.unit.evals.conftest import MakePair
 
 ACCURACY, SHIFT = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 
@@ -50,3 +52,17 @@ def test_unchanged_items_without_spread_do_not_clear_every_margin(make_pair) -> 
     many = repeat([make_pair(i) for i in range(400)], 2)
     judgement = judge_look(StoppingRule.FIXED, Look(1, 1, 800), [ACCURACY], many, 0)
     assert judgement.verdict is Verdict.NO_WORSE
+
+
+@pytest.mark.parametrize(("num_items", "percent"), [(100, 5), (300, 2)])
+def test_a_loss_as_large_as_the_margin_passes_in_one_of_twenty_runs(
+    make_pair: MakePair, num_items: int, percent: int
+) -> None:
+    gate = parse_gates(f"accuracy>=-{percent}%")[0]
+    generator = np.random.default_rng(11)
+    passed = 0
+    for num_lost in generator.binomial(num_items, percent / 100, size=200):
+        pairs = [make_pair(i, True, i >= num_lost) for i in range(num_items)]
+        passed += (measure_items(gate, repeat(pairs, 2), 0).p_beyond or 0.0) < 0.05
+    # 5 %, the steps of a count, and the scatter of 200 runs; a tenth to a sixth passed before.
+    assert passed <= 18
