@@ -243,7 +243,11 @@ def read_price_file(path: Path, flag: str = "") -> PriceFile:
     if file.currency in file.exchange:
         text = f"{file.currency} is the bill's currency and has no exchange rate"
         raise _error(path, flag, ("exchange", file.currency), text)
-    for kind, prices in (("model", file.model), ("engine", file.engine)):
+    by_kind: dict[str, Sequence[ModelPrice | EnginePrice]] = {
+        "model": file.model,
+        "engine": file.engine,
+    }
+    for kind, prices in by_kind.items():
         problem = _problem(file, prices)
         if problem is not None:
             index, text = problem
@@ -256,9 +260,7 @@ def _error(path: Path, flag: str, at: Sequence[str | int], text: str) -> Configu
     return ConfigurationError(f"{path}:{line}{f' ({flag})' if flag else ''}: {text}")
 
 
-def _problem(
-    file: PriceFile, prices: Sequence[ModelPrice] | Sequence[EnginePrice]
-) -> tuple[int, str] | None:
+def _problem(file: PriceFile, prices: Sequence[ModelPrice | EnginePrice]) -> tuple[int, str] | None:
     for index, price in enumerate(prices):
         rate = file.rate(price.currency)
         if rate is None:
