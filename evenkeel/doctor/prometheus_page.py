@@ -7,15 +7,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# A series of the text format: name, labels, value; OpenMetrics adds an exemplar. Label values may
-# hold any escaped character. Nothing is tried in two ways: a hostile line takes no longer.
+# A series of the text format: name, labels, value; OpenMetrics adds an exemplar. Label values, and
+# names in quotation marks within the braces, may hold any escaped character. Nothing is tried in
+# more than two ways: a hostile line takes no longer. The collector's parser accepts the same lines.
+_TEXT = r"\"(?:[^\"\\]|\\.)*+\""
 _SERIES = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:./]*+)"
-    r"(?:\s*+\{\s*+((?:[a-zA-Z_][a-zA-Z0-9_]*+\s*+=\s*+\"(?:[^\"\\]|\\.)*+\"\s*+(?:,\s*+)?)*+)\})?+"
-    r"\s++([^\s_]++)(?:\s++-?[0-9.]++)?+(?:\s++\#\s.*+)?+$"
+    r"(?:([a-zA-Z_:][a-zA-Z0-9_:./]*+)|(?=\{\s*+\"))"
+    rf"(?:\s*+\{{\s*+(?:({_TEXT})\s*+(?:,\s*+|(?=\}})))?+"
+    rf"((?:(?:[a-zA-Z_][a-zA-Z0-9_]*+|{_TEXT})\s*+=\s*+{_TEXT}\s*+(?:,\s*+)?)*+)\}}\s*+|\s++)"
+    r"([^\s_]++)(?:\s++[-+0-9.eE]++)?+(?:\s++\#\s*+\{.*+)?+$"
 )
 _LINE = re.compile(r"[^\r\n]++")
-_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_LABEL = re.compile(
+    r'\s*(?:([a-zA-Z_][a-zA-Z0-9_]*)|"((?:[^"\\]|\\.)*)")\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)'
+)
 _ESCAPED = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 _SUFFIXES = ("_bucket", "_sum", "_count", "_created")
 # Of a page that is no text format at all, this many lines are enough.
@@ -79,21 +84,23 @@ def read_prometheus_page(text: str) -> PrometheusPage:
         if not line or line.startswith("#"):
             continue
         match = _SERIES.match(line) if len(line) <= MAX_LINE else None
-        if match is None or _number(match[3]) is None:
+        of_line = "" if match is None else match[1] or (match[2] or "")[1:-1]
+        if match is None or not of_line or _number(match[4]) is None:
             num_wrong += 1
             wrong_line = wrong_line or line[:80]
             if num_wrong >= MAX_WRONG and not metrics:
                 break
             continue
-        for name in {match[1], _family(match[1])}:
+        for name in {of_line, _family(of_line)}:
             found = metrics.get(name)
             if found is None:
                 if len(metrics) >= MAX_METRICS:
                     continue
                 found = metrics[name] = FoundMetric(name)
             found.num_series += 1
-            found.num_values += not math.isnan(_number(match[3]) or 0.0)
-            for label, value in _LABEL.findall(match[2] or ""):
+            found.num_values += not math.isnan(_number(match[4]) or 0.0)
+            for plain, quoted, value in _LABEL.findall(match[3] or ""):
+                label = plain or quoted
                 if label not in found.labels and len(found.labels) >= _MAX_LABELS:
                     continue
                 values = found.labels.setdefault(label, set())

@@ -296,5 +296,8 @@ def _show(page: PrometheusPage, reports: Sequence[EngineReport]) -> None:
         console.print(Text("several engines share this page: choose one on the Engine page"))
     if page.num_wrong:
         console.print(
-            Text(f"{page.num_wrong} lines are not in the format; first: {page.wrong_line!r}")
+            Text(
+                f"{page.num_wrong} lines are not in the format, so the collector reads nothing "
+                f"of this page; first: {page.wrong_line!r}"
+            )
         )

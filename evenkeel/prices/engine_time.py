@@ -61,17 +61,17 @@ def engine_times(rows: Sequence[Mapping[str, Any]], prices: PriceFile) -> list[E
 
 
 def in_periods(times: Iterable[EngineTime], per: str) -> list[EngineTime]:
-    """Return times of hours added up by period, kind, model and price.
+    """Return times added up by period, kind, model and price.
 
-    Prices may change within a day or a month, so they are applied by the hour.
+    Prices may change within a period, so they are applied before.
 
     Args:
-        times: Times by hour.
+        times: Times of quarters of an hour.
         per: hour, day or month.
     """
     found: dict[tuple[object, ...], EngineTime] = {}
     for each in times:
-        period = each.period
+        period = each.period.replace(minute=0)
         if per != "hour":
             period = period.replace(hour=0, day=1 if per == "month" else period.day)
         key = period, each.kind, each.model, each.price
@@ -112,7 +112,7 @@ def cost_of_seconds(
 def watts_of_work(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what power work takes more than an idle engine, in W, by the engines' model.
 
-    Only for engines that were busy and idle in the hours in which their energy is known.
+    Only for engines that were busy and idle in the times in which their energy is known.
 
     Args:
         rows: Rows of the query `engine_seconds`.

@@ -15,7 +15,8 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.toml_file import line_of, read_toml_file
 
 # Prices are finite and at least 0: free is a price, missing is none.
-Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False, strict=True)]
+MAX_AMOUNT = 1e9
+Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT, allow_inf_nan=False, strict=True)]
 CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
 DEFAULT_CURRENCY = "USD"
 JOULES_PER_KWH = 3.6e6
@@ -91,6 +92,8 @@ class _Price(_Sourced):
             raise ValueError(_DATE_EXPECTED)
         if value.year not in _YEARS:
             raise ValueError(f"the year is not from {_YEARS[0]} to {_YEARS[-1]}")
+        if isinstance(value, dt.datetime) and value.microsecond:
+            raise ValueError("expected whole seconds")
         if isinstance(value, dt.datetime):
             return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
         return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
@@ -147,6 +150,12 @@ class ModelPrice(_Price):
             raise ValueError("it has no price: give 'input' and 'output', per million tokens")
         return self
 
+    @property
+    def largest(self) -> float:
+        """The highest amount."""
+        kinds = (self.input, self.cached_input, self.cache_write, self.output, self.reasoning)
+        return max(each or 0.0 for each in kinds)
+
 
 class EnginePrice(_Price):
     """What your own engine costs per hour.
@@ -194,6 +203,11 @@ class EnginePrice(_Price):
         rent = self.engine_hour if self.engine_hour is not None else self.gpu_hour
         return (rent or 0.0) + (self.watts or 0.0) / 1000 * (self.kwh or 0.0)
 
+    @property
+    def largest(self) -> float:
+        """The highest amount."""
+        return self.hour
+
 
 class PriceFile(_Table):
     """The content of a price file.
@@ -227,8 +241,8 @@ def read_price_file(path: Path, flag: str = "") -> PriceFile:
 
     Raises:
         ConfigurationError: If it cannot be read, has too many prices, a key is unknown, missing or
-            wrong, two prices of one name are valid at the same time, or a currency has no exchange
-            rate or one too many.
+            wrong, two prices of one name are valid at the same time, a currency has no exchange
+            rate or one too many, or a price is too high in the bill's currency.
     """
     file = read_toml_file(path, PriceFile, flag)
     num_prices = len(file.model) + len(file.engine)
@@ -241,7 +255,11 @@ def read_price_file(path: Path, flag: str = "") -> PriceFile:
     if file.currency in file.exchange:
         text = f"{file.currency} is the bill's currency and has no exchange rate"
         raise _error(path, flag, ("exchange", file.currency), text)
-    for kind, prices in (("model", file.model), ("engine", file.engine)):
+    by_kind: dict[str, Sequence[ModelPrice | EnginePrice]] = {
+        "model": file.model,
+        "engine": file.engine,
+    }
+    for kind, prices in by_kind.items():
         problem = _problem(file, prices)
         if problem is not None:
             index, text = problem
@@ -254,12 +272,18 @@ def _error(path: Path, flag: str, at: Sequence[str | int], text: str) -> Configu
     return ConfigurationError(f"{path}:{line}{f' ({flag})' if flag else ''}: {text}")
 
 
-def _problem(file: PriceFile, prices: Sequence[_Price]) -> tuple[int, str] | None:
+def _problem(file: PriceFile, prices: Sequence[ModelPrice | EnginePrice]) -> tuple[int, str] | None:
     for index, price in enumerate(prices):
-        if file.rate(price.currency) is None:
+        rate = file.rate(price.currency)
+        if rate is None:
             return index, (
                 f"the price of {price.name!r} is in {price.currency}, the bill in {file.currency}; "
                 f"add [exchange.{price.currency}] with rate, source and read"
+            )
+        if price.largest * rate > MAX_AMOUNT:
+            return index, (
+                f"the price of {price.name!r} is {price.largest * rate:.6g} {file.currency}, "
+                f"expected at most {MAX_AMOUNT:.0e}"
             )
         for other in prices[:index]:
             if other.name == price.name and _overlap(other, price):

@@ -1,8 +1,8 @@
--- Seconds of engines, and energy of their GPUs, by what they were spent on and by hour, within which prices are taken as constant, from the
--- counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
+-- Seconds of engines, and energy of their GPUs, by what they were spent on and by quarter of an hour, in which prices
+-- are constant: all time zones are whole quarters from UTC. From the counters that the runtime's /metrics has. After a restart a counter begins at 0 again. What came
 -- before the range is read for the first difference. What a tenant's token sent is not of the fleet's engines.
 SELECT
-    toStartOfHour(time) AS period,
+    toStartOfFifteenMinutes(time) AS period,
     kind,
     model,
     ifNull(sumIf(more, name = 'evenkeel_engine_seconds_total'), 0) AS spent_s,

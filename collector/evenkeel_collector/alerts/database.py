@@ -44,8 +44,8 @@ class AlertDatabase:
         self._path = path
         if not create and not path.exists():
             raise ConfigurationError(
-                f"{path} does not exist; give the collector's --data-dir, and start the collector "
-                "with --slos: without SLOs it has no alerts"
+                f"{path} does not exist; give the --data-dir of the collector that evaluates "
+                "alerts: one without --clickhouse, or with --slos"
             )
         try:
             # SQLite gives its journal files the same permissions.

@@ -168,11 +168,11 @@ class OperatorService:
         """Return the alert book.
 
         Raises:
-            ConfigurationError: If no SLO file is given.
+            ConfigurationError: If this collector evaluates no alerts.
         """
         if not self._book.exists():
             raise ConfigurationError(
-                "no SLO file: start the collector with --slos to evaluate alerts"
+                "this collector evaluates no alerts: with --clickhouse, start one with --slos"
             )
         return listing_json(read_listing(self._book, _MAX_LISTED, time_ns()))
 

@@ -269,6 +269,7 @@ def _make_context(
         use_slos=partial(_follow_slos, storage, prepared.pipeline),
         prompts_dir=settings.prompts_dir,
         retention=prepared.retention,
+        has_own_store=settings.clickhouse is None,
     )
 
 

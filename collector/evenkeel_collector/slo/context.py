@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenkeel.slo.file.slo_file import WITHOUT_FILE
 from evenkeel.slo.model import Slo
 from evenkeel_collector.store.retention import Retention
 
@@ -25,6 +26,7 @@ class CollectorContext:
         make_visible: Waits briefly until the store has everything acknowledged so far.
         data_dir: The collector's existing data folder, for a component's own files.
         slo_file: The SLO file given with `--slos`, or None.
+        has_own_store: Whether no other collector can evaluate alerts on this one's store.
         dashboard_url: The dashboard, for links in notifications, or None.
         use_slos: Updates everything else that depends on the SLOs; cheap if nothing changed.
         prompts_dir: The prompt registry whose labels operators may move, or None.
@@ -41,3 +43,9 @@ class CollectorContext:
     use_slos: Callable[[Sequence[Slo]], object] = lambda slos: None
     prompts_dir: Path | None = None
     retention: Mapping[str, Retention] = field(default_factory=dict)
+    has_own_store: bool = False
+
+    @property
+    def evaluated_file(self) -> Path | None:
+        """What is evaluated: the SLO file, else the default rules; None if others may do that."""
+        return self.slo_file or (WITHOUT_FILE if self.has_own_store else None)

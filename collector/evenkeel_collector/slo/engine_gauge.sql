@@ -1,11 +1,12 @@
 -- The mean of a gauge of engines over a span, one row a series; with `per_keys`, the mean of the one
 -- divided by the mean of the other, where both were read at once. A series is an instance and the
--- labels that no side fixes. Readings that are not there are no 0. With `idle_keys`, only readings
+-- labels that no side fixes; `usual` are the bounds of nine of ten readings. Readings that are not there are no 0. With `idle_keys`, only readings
 -- taken while that gauge was 0 count. A gauge may have a name per engine (evenkeel/engines): its keys are
 -- `name` or `name{label=value}`, each with its factor. A tenant's readings are series of their own, with its
 -- name as the label `tenant`, whatever instance they name.
 SELECT service, instance, rest, count() AS num_readings,
-    if(empty({per_keys:Array(String)}), avg(upper), avg(upper) / nullIf(avg(lower), 0)) AS value
+    if(empty({per_keys:Array(String)}), avg(upper), avg(upper) / nullIf(avg(lower), 0)) AS value,
+    quantiles(0.05, 0.95)(if(empty({per_keys:Array(String)}), upper, upper / nullIf(lower, 0))) AS usual
 FROM
 (
     SELECT service, instance, time,

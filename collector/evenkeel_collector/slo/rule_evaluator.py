@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from evenkeel.slo.rules import (
 )
 from evenkeel.slo.spikes import Spike
 from evenkeel_collector.alerts.state import Condition
-from evenkeel_collector.slo.evidence import gather, window_link
+from evenkeel_collector.slo.evidence import collect, gather, window_link
 from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended, name_of
 from evenkeel_collector.slo.spike_watch import SpikeWatch
 from evenkeel_collector.slo.store import SloStore
@@ -46,6 +47,8 @@ EVERY_NS = 30 * _SECOND_NS
 _MOST_SERIES = 200
 # After a start, exporters that tried in vain send again this late; until then no series is gone.
 _REJOIN_NS = 60 * _SECOND_NS
+# What is usual for a series is what it was for so long before the window.
+_USUAL_S = 86400
 
 
 class RuleEvaluator:
@@ -142,7 +145,12 @@ class RuleEvaluator:
             finding = judge_series(test, row)
             if name in active or (finding.holds and len(conditions) < _MOST_SERIES):
                 own[GROUP_LABEL] = rule.name
-                conditions.append(self._condition(rule, name, finding, now_ns, own))
+                conditions.append(
+                    replace(
+                        self._condition(rule, name, finding, now_ns, own),
+                        gather=partial(_gather_usual, rule, row, now_ns),
+                    )
+                )
         assert self._began_ns is not None
         if now_ns - self._began_ns < int(rule.window_s * _SECOND_NS) + _REJOIN_NS:
             return conditions
@@ -198,6 +206,28 @@ class RuleEvaluator:
             from_ns = now_ns - int(rule.window_s * _SECOND_NS)
             annotations["dashboard"] = window_link(self._dashboard_url, slo, from_ns, now_ns)
         return annotations
+
+
+def _gather_usual(
+    rule: Rule, series: Mapping[str, Any], now_ns: int, store: SloStore
+) -> dict[str, str]:
+    """Return between which values a series was before the window; else why it is not known."""
+    return collect(_usual(rule, series, now_ns, store))
+
+
+def _usual(
+    rule: Rule, series: Mapping[str, Any], now_ns: int, store: SloStore
+) -> Iterator[tuple[str, str]]:
+    to_ns = now_ns - int(rule.window_s * _SECOND_NS)
+    names = ("service", "instance", "rest")
+    before = format_duration(Fraction(_USUAL_S))
+    text = f"unknown: no readings in the {before} before"
+    for row in store.read(*_query(rule, to_ns - _USUAL_S * _SECOND_NS, to_ns)):
+        if all(row[name] == series[name] for name in names) and row["value"] is not None:
+            low, high = (f"{each:.4g}" for each in row["usual"])
+            bounds = low if low == high else f"{low} to {high}"
+            text = f"{bounds} in nine of ten readings of the {before} before"
+    yield "usual", text
 
 
 def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:

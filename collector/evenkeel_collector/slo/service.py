@@ -37,7 +37,7 @@ _FORGET_EVERY_NS = 3600 * 10**9
 
 
 class SloService:
-    """The running threads; none without an SLO file.
+    """The running threads; none if there is nothing to evaluate.
 
     Raises:
         ConfigurationError: If the SLO file is wrong or the data folder cannot be used.
@@ -47,13 +47,12 @@ class SloService:
         self._context = context
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        if context.slo_file is None:
-            logger.info("no slo file given, not evaluating any slos")
+        path = context.evaluated_file
+        if path is None:
+            logger.info("no slo file given and the store may be shared, not evaluating alerts")
             return
         self._metrics = SloMetrics(context.metrics)
-        self._file = WatchedFile(
-            context.slo_file, read_slo_file, logger, self._metrics.rejected_files.inc
-        )
+        self._file = WatchedFile(path, read_slo_file, logger, self._metrics.rejected_files.inc)
         self._freeze_error = ""
         self._warn_of_lacks()
         for note in self._file.current.notes:
@@ -78,9 +77,10 @@ class SloService:
             self._threads.append(thread)
             thread.start()
         logger.info(
-            "slo evaluation started path=%s slos=%d interval_s=%s",
-            context.slo_file,
+            "slo evaluation started path=%s slos=%d rules=%d interval_s=%s",
+            path,
             len(self._file.current.slos),
+            len(self._file.current.all_rules),
             self._file.current.interval_s,
         )
 
@@ -163,7 +163,9 @@ class SloService:
                 visible = time.monotonic()
                 now_ns = time.time_ns()
                 try:
-                    self._context.use_slos(self._file.current.slos)
+                    # Without a file, the rollups count what they counted before.
+                    if self._context.slo_file is not None:
+                        self._context.use_slos(self._file.current.slos)
                 except Exception as error:
                     failures.record(error)
                 try:

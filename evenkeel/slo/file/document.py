@@ -210,5 +210,5 @@ def _why_foreign_source(part: Value, documents: Documents) -> str | None:
 
 
 def no_documents(path: Path) -> ConfigurationError:
-    """Return the error for a file with neither an SLO nor a rule."""
-    return ConfigurationError(f"{path} has no document of kind SLO or Rule")
+    """Return the error for a file with nothing to evaluate."""
+    return ConfigurationError(f"{path} has no document of kind SLO, Rule or Alerting")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib.resources import files
 from math import inf, nextafter
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +45,8 @@ from evenkeel.slo.yaml_source import Section, Value
 ALERTING_ANNOTATION = "evenkeel/alerting"
 BUDGET_ANNOTATION = "evenkeel/budgetPolicy"
 TARGET_ANNOTATION = "evenkeel/target"
+# What a collector without a file of its own evaluates.
+WITHOUT_FILE = Path(str(files("evenkeel.slo") / "without_file.yaml"))
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 _SHORTEST_WINDOW_S = Fraction(1)
 Read = TypeVar("Read")
@@ -57,7 +60,7 @@ def read_slo_file(path: Path) -> SloFile:
             names the value, the file and the line.
     """
     documents = sorted_documents(path)
-    if not documents.slos and not documents.rules:
+    if not documents.slos and not documents.rules and documents.alerting is None:
         raise no_documents(path)
     settings = _read_alerting(documents.alerting)
     references = _References(settings.scale, documents, {})

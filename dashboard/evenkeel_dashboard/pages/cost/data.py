@@ -37,7 +37,7 @@ class CostData:
         incomparable: Why the range before is not compared; "" if it is.
         models: Rows of `cost_models`.
         prices: Rows of `prices_in_force`.
-        engines: Rows of `engine_seconds`, by hour.
+        engines: Rows of `engine_seconds`.
         compressed: Rows of `compressed_tokens`.
         drawn: The cohorts of the series, whose columns are named by place; `OTHERS` last if there
             are more.

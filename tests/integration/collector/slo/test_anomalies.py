@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from evenkeel.slo.burn_rates import Severity
+from evenkeel.slo.file.anomalies import default_anomalies
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.spike_measures import SPIKE_MEASURES
 from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult
@@ -20,6 +21,7 @@ from evenkeel_collector.alerts.alert import Alert
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.query.tenant_rows import TENANT_OF
 from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.rule_evaluator import RuleEvaluator
 from evenkeel_collector.slo.spike_evidence import SpikeAlert, gather
 from evenkeel_collector.slo.spike_past import SpikePasts
 from evenkeel_collector.slo.store import SloStore
@@ -350,6 +352,32 @@ def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
     engine.cycle(NOW + 100 * S)
     (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
     assert alert.life.state.value == "resolved"
+
+
+@pytest.mark.parametrize(
+    ("past", "usual"),
+    [
+        ([], "unknown: no readings in the 1d before"),
+        ([0.0] * 20, "0 in nine of ten readings of the 1d before"),
+        ([0.0] * 10 + [4.0] * 10, "0 to 4 in nine of ten readings of the 1d before"),
+    ],
+    ids=["new", "never", "often"],
+)
+def test_a_hang_says_what_is_usual_for_its_engine_and_model(
+    client: Any, tmp_path: Path, past: list[float], usual: str
+) -> None:
+    labels = {"model": "big", "waits_for": "next_token"}
+    others = {"model": "small", "waits_for": "next_token"}
+    engine_rows(client, (STALLED, "a:1", labels, 5, 1.0))
+    for number, value in enumerate(past):
+        age = 60 + 600 * number
+        engine_rows(client, (STALLED, "a:1", labels, age, value))
+        engine_rows(client, (STALLED, "a:1", others, age, 7.0), (STALLED, "b:1", labels, age, 9.0))
+    (rule,) = (each for each in default_anomalies() if each.name == "stalled-requests")
+    rules = RuleEvaluator(SloStore(client), lambda error: None)
+    (condition,) = rules.conditions([rule], {}, NOW)
+    assert condition.gather is not None
+    assert condition.gather(SloStore(client)) == {"usual": usual}
 
 
 def test_series_of_odd_names_or_too_many_do_not_fill_the_book(

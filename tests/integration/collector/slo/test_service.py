@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import read_freezes
+from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
 from evenkeel_collector.delivery.worker import DeliveryPolicy
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
@@ -172,7 +174,38 @@ async def test_each_evaluation_sees_what_the_log_held_before_it(
             await service.close()
 
 
-async def test_without_a_file_nothing_runs(storage: Storage, tmp_path: Path) -> None:
+async def test_without_a_file_the_default_rules_are_in_force(
+    storage: Storage, tmp_path: Path
+) -> None:
+    row = {
+        "time": datetime.now(UTC),
+        "name": "evenkeel_runtime_stalled_requests",
+        "kind": "gauge",
+        "service": "vllm",
+        "instance": "a:1",
+        "attributes": {"model": "m", "waits_for": "next_token"},
+        "value": 1.0,
+    }
+    used: list[object] = []
+    there = CollectorContext(
+        storage.connect, tmp_path, None, None, CollectorRegistry(), use_slos=used.append,
+        has_own_store=True,
+    )  # fmt: skip
+    client = storage.connect()
+    client.insert("engine_state", [list(row.values())], column_names=list(row))
+    client.close()
+    service = slo_service.start(there, QUICK)
+    try:
+        await _until(lambda: _alerts(tmp_path) == ["stalled-requests/a:1,m"])
+    finally:
+        await service.close()
+    # The rollups go on counting what they counted.
+    assert used == []
+
+
+async def test_without_a_file_a_store_that_others_may_evaluate_is_left_to_them(
+    storage: Storage, tmp_path: Path
+) -> None:
     service = slo_service.start(
         CollectorContext(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
     )
@@ -211,6 +244,11 @@ async def test_a_store_that_hangs_is_said_by_the_watch_and_over_when_it_answers(
         finally:
             released.set()
             await service.close()
+
+
+def _alerts(folder: Path) -> list[str]:
+    with AlertBook(folder / FILE_NAME, create=False) as book:
+        return [alert.slo for alert in book.alerts()]
 
 
 def _value(registry: CollectorRegistry, name: str) -> float:

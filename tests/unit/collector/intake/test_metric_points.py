@@ -13,6 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
 )
 
+from evenkeel.doctor.prometheus_page import read_prometheus_page
 from evenkeel_collector.intake.metric_points import Point, encode_points, points_of
 from evenkeel_collector.intake.otlp_body import MalformedError
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
@@ -200,3 +201,31 @@ def test_the_buckets_of_a_page_hold_each_observation_once(
     (point,) = read_page(page, 9)
     assert (point.bounds, point.bucket_counts) == ([1, 2], counts)
     assert point.count == sum(counts)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ("a 1 1.7e12", True),
+        ('a{c="d"} 1 +5', True),
+        ('a{c="d"}1', True),
+        ('{"a.b", c="d"} 1', True),
+        ('{"a.b"} 1', True),
+        ('a{"c.d"="e"} 1', True),
+        ('a_bucket{le="+Inf"} 3 # {trace_id="x"} 0.05 1.5e9', True),
+        ('a{c="d",,} 1', False),
+        ("a{c=d} 1", False),
+        ('a{c="d"} 1 # x', False),
+        ("a 0x10", False),
+        ("a 1_000", False),
+        ("{} 1", False),
+    ],
+)
+def test_the_doctor_and_the_collector_read_the_same_lines(line: str, is_read: bool) -> None:
+    page = read_prometheus_page(f"{line}\n")
+    assert (bool(page.metrics), page.num_wrong) == (is_read, 0 if is_read else 1)
+    if is_read:
+        assert read_page(f"{line}\n", 1)
+        return
+    with pytest.raises(ValueError):  # Some have no text.
+        read_page(f"{line}\n", 1)

@@ -124,6 +124,19 @@ WRONG = {
         "\n".join(f'[[model]]\nname = "m{i}"\ninput = 1\n{SOURCED}' for i in range(2_001)),
         "prices.toml (--prices): 2,001 prices, at most 2,000",
     ),
+    "a part of a second, which the store does not keep": (
+        f'[[model]]\nname = "a"\ninput = 1\nfrom = 2026-02-01T00:00:00.5Z\n{SOURCED}',
+        ":4 (--prices): model.0.from: expected whole seconds",
+    ),
+    "too high in the bill's currency": (
+        f'currency = "VND"\n[exchange.USD]\nrate = 26000\n{SOURCED}\n'
+        f'[[model]]\nname = "a"\noutput = 1e6\ncurrency = "USD"\n{SOURCED}',
+        ":7 (--prices): the price of 'a' is 2.6e+10 VND, expected at most 1e+09",
+    ),
+    "too high with its energy": (
+        f'[[engine]]\nname = "a"\nengine_hour = 1e9\nwatts = 1e6\nkwh = 1\n{SOURCED}',
+        "the price of 'a' is 1e+09 USD, expected",
+    ),
     "overlap in time zones": (
         f'[[model]]\nname = "a"\ninput = 1\nuntil = 2026-02-01T00:00:00-05:00\n{SOURCED}\n'
         f'[[model]]\nname = "a"\ninput = 2\nfrom = 2026-02-01\n{SOURCED}',

@@ -7,7 +7,8 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.burn_rates import DEFAULT_RULES, Severity
-from evenkeel.slo.file.slo_file import read_slo_file
+from evenkeel.slo.file.anomalies import default_anomalies
+from evenkeel.slo.file.slo_file import WITHOUT_FILE, read_slo_file
 from evenkeel.slo.model import Metric, Treatment
 from tests.checkout import ROOT
 
@@ -304,8 +305,8 @@ def test_a_mistake_is_one_line_with_value_file_and_line(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no document of kind SLO or Rule"),
-        ("---\n---\n", "has no document of kind SLO or Rule"),
+        ("", "has no document of kind SLO, Rule or Alerting"),
+        ("---\n---\n", "has no document of kind SLO, Rule or Alerting"),
         ("[1, 2]", "the document is 1, expected a mapping"),
         (GOOD + "---\n" + GOOD.split("---\n")[1], "SLO 'chat-ttft': .* has this name.*:\\d+"),
         (GOOD + "---\n" + GOOD.split("---\n")[0], "a second document of kind Alerting"),
@@ -318,6 +319,18 @@ def test_a_file_that_says_nothing_is_refused(tmp_path: Path, text: str, message:
     with pytest.raises(ConfigurationError, match=message) as caught:
         read_slo_file(write(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+def test_receivers_alone_are_a_file_with_the_default_rules(tmp_path: Path) -> None:
+    file = read_slo_file(write(tmp_path, GOOD.split("---\n")[0]))
+    assert (file.slos, bool(file.receivers)) == ((), True)
+    assert file.all_rules == default_anomalies()
+
+
+def test_without_a_file_the_default_rules_are_in_force() -> None:
+    file = read_slo_file(WITHOUT_FILE)
+    assert (file.slos, file.receivers, file.interval_s) == ((), (), 30)
+    assert file.all_rules == default_anomalies()
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
