@@ -198,8 +198,11 @@ def _write(data_dir: Path, name: str, values: Mapping[str, str]) -> Path:
         text = text.replace(key, value)
     path = data_dir / name
     draft = path.with_name(f".{name}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 
