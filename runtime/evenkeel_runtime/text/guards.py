@@ -69,8 +69,11 @@ _FUNCTION_WORDS = (
     | _PREPOSITIONS
 )
 # Which way something goes, or on which side of it: "from Bern", "under 50".
-_AHEAD = frozenset("to into before until under".split())
-_BEHIND = frozenset("from after since over".split())
+_OPPOSITES = tuple(
+    (frozenset(one.split()), frozenset(other.split()))
+    for one, other in (("to into", "from"), ("before until", "after since"), ("over", "under"))
+)
+_RELATIONS = frozenset({"than", "without"}.union(*(one | other for one, other in _OPPOSITES)))
 _QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
 _MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
 # About half of the words of English texts are function words.
@@ -79,6 +82,10 @@ _LEAST_ENGLISH = 1 / 4
 _MAX_CONTRAST = 2
 _QUESTION_STARTS = _FUNCTION_WORDS | frozenset("yes no ok okay sorry good morning evening".split())
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ied", "ed", "es", "s", "ly")
+
+
+# A word, the preposition after it, and the word that belongs to that.
+_Relation = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ def find_difference(question: str, other: str) -> str | None:
         return "slot"
     if only_left and max(len(only_left), len(only_right)) <= _MAX_CONTRAST:
         return "contrast"
-    if Counter(related_left) != Counter(related_right):
+    if Counter(r[1:] for r in related_left) != Counter(r[1:] for r in related_right):
         return "contrast"
     return None
 
@@ -260,31 +267,41 @@ def _has_weight(word: _Word) -> bool:
     return any(c.isalnum() for c in low)
 
 
-def _relations(words: list[_Word]) -> list[tuple[str, str]]:
-    """Return words of weight and numbers with the word before that says which way."""
-    pairs = []
-    preposition = ""
+def _relations(words: list[_Word]) -> list[_Relation]:
+    """Return words of weight and numbers with the word that says which way, and the one before."""
+    found: list[_Relation] = []
+    preposition = before = ""
     for word in words:
         if word.low in _PREPOSITIONS:
             preposition = word.low
         elif word.low not in _FUNCTION_WORDS:
-            if preposition in _AHEAD | _BEHIND | {"than", "without"}:
-                pairs.append((preposition, _stem(word.low)))
-            preposition = ""
-    return pairs
+            stem = _stem(word.low)
+            if preposition in _RELATIONS:
+                found.append((before, preposition, stem))
+            preposition, before = "", stem
+    return found
 
 
-def _are_opposed(
-    left: list[tuple[str, str]], right: list[tuple[str, str]], only_one: set[str]
-) -> bool:
+def _are_opposed(left: list[_Relation], right: list[_Relation], only_one: set[str]) -> bool:
     """Whether a word of both goes the other way, or another of them goes this way."""
-    left, right = ([p for p in pairs if p[1] not in only_one] for pairs in (left, right))
-    for preposition, word in left:
-        ways = {p for p, w in right if w == word}
-        words = {w for p, w in right if p == preposition}
-        if ways & (_BEHIND if preposition in _AHEAD else _AHEAD) or (words and word not in words):
-            return True
-    return False
+    bound: list[dict[str, set[str]]] = [{}, {}]
+    for words, relations in zip(bound, (left, right), strict=True):
+        for _, preposition, word in relations:
+            if word not in only_one:
+                words.setdefault(preposition, set()).add(word)
+    for sides in _OPPOSITES:
+        for one, other in (sides, sides[::-1]):
+            if _gather(bound[0], one) & _gather(bound[1], other):
+                return True
+    # "To" before a verb says nothing, so what it is between must have changed places.
+    if any((word, "to", before) in right for before, way, word in left if way == "to"):
+        return True
+    ways = bound[0].keys() & bound[1].keys() - {"to"}
+    return any(bound[0][way].isdisjoint(bound[1][way]) for way in ways)
+
+
+def _gather(bound: dict[str, set[str]], ways: frozenset[str]) -> set[str]:
+    return {word for way in ways for word in bound.get(way, ())}
 
 
 def _stem(word: str) -> str:

@@ -25,6 +25,7 @@ REFUSED = {
     "the reverse way": ("Trains from Bern to Basel", "Trains from Basel to Bern", "relation"),
     "the reverse way in few words": ("Trains Bern to Basel", "Trains Basel to Bern", "relation"),
     "the reverse comparison": ("Is A7 older than B7?", "Is B7 older than A7?", "relation"),
+    "the reverse change": ("Change euros to dollars", "Change dollars to euros", "relation"),
     "the other side of a number": ("Free over 50 euros?", "Free under 50 euros?", "relation"),
     "the other side of a day": ("Shut since Monday?", "Shut until Monday?", "relation"),
     "against it": ("Arguments for gas", "Arguments against gas", "negation"),
@@ -62,6 +63,13 @@ def test_a_difference_is_seen_from_both_sides(case: str) -> None:
     left, right, guard = REFUSED[case]
     assert find_difference(left, right) == guard
     assert find_difference(right, left) == guard
+
+
+def test_to_before_a_verb_is_no_direction() -> None:
+    to_shop, to_return = "Can I return it to the shop?", "I want to return it, in the shop."
+    assert find_difference(to_shop, to_return) == "contrast"
+    later = "When is the refund, after returning it to the shop?"
+    assert find_difference("The refund, to return it in the shop?", later) != "relation"
 
 
 @pytest.mark.parametrize("case", SAME)
