@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import asyncio as redis_asyncio
 from redis.exceptions import RedisError, ResponseError
@@ -31,12 +32,23 @@ class RedisBackend:
         prefix: Prefix of each key.
         max_bytes: Maximum bytes of entries over all runtimes.
         timeout_s: Longest that a request waits for Redis.
+
+    Raises:
+        ValueError: If the address is none of Redis.
+        TypeError: If it has an option that there is not.
     """
 
     def __init__(self, url: str, prefix: str, max_bytes: int, timeout_s: float) -> None:
+        address = urlsplit(url)
+        database = address.path.strip("/")
+        if address.scheme != "unix" and database and not database.isdecimal():
+            # The client would take database 0.
+            raise ValueError("the path of the address is no number of a database")
         self._client: Any = redis_asyncio.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
+        # Its options are read when a connection is made; this one stays closed.
+        self._client.connection_pool.make_connection()
         self._prefix = prefix
         self._max_bytes = max_bytes
         folder = Path(__file__).parent
