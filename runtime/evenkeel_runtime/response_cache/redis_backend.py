@@ -48,7 +48,7 @@ class RedisBackend:
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
         # Its options are read when a connection is made; this one stays closed.
-        self._client.connection_pool.make_connection()
+        self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
         self._prefix = prefix
         self._max_bytes = max_bytes
         folder = Path(__file__).parent

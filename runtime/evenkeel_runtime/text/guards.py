@@ -30,6 +30,9 @@ _SIGN = (
 )
 _TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_LETTER}+(?:'{_LETTER}+)*|{_SIGN}")
 _SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
+_HALF_OF_DAY = re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE)
+# "1,000", but not "1,5".
+_GROUPING = re.compile(r",(?=\d{3}(?!\d))")
 _NUMBER_WORDS = {
     word: str(value)
     for value, word in enumerate(
@@ -43,6 +46,8 @@ _NUMBER_WORDS = {
 }  # fmt: skip
 # "one" and "second" are rarely numbers: "a real one", "a second".
 _AMBIGUOUS_NUMBERS = frozenset({"one", "second", "last", "first"})
+# After a number, these are no small words: "9 am", "5 m".
+_UNITS = frozenset("am pm m s t d".split())
 _NEGATIONS = frozenset(
     "no not never none nobody nothing neither nor without cannot except unless hardly stop "
     "stopped un non isn aren wasn don doesn didn can't won't failed fail fails unable "
@@ -183,19 +188,23 @@ def _split(text: str) -> list[_Word]:
 def _normalise(text: str) -> str:
     # NFKC makes "2³" the number 23.
     text = unicodedata.normalize("NFKC", _SUPERSCRIPT.sub(r"^\g<0>", text))
-    return text.replace("’", "'").replace("−", "-")
+    return _HALF_OF_DAY.sub(r"\1m", text.replace("’", "'").replace("−", "-"))
 
 
 def _numbers(words: list[_Word]) -> Counter[str]:
     found: Counter[str] = Counter()
+    before = ""
     for word in words:
         low = word.low
         if any(c.isdigit() for c in low):
-            found[low.replace(",", "")] += 1
+            found[_GROUPING.sub("", low)] += 1
+        elif low in _UNITS and before[:1].isdigit():
+            found[low] += 1
         elif low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS:
             found[_NUMBER_WORDS[low]] += 1
         elif not any(c.isalnum() for c in low):
             found[low] += 1
+        before = low
     return found
 
 
