@@ -79,6 +79,15 @@ _OPPOSITES = tuple(
     for one, other in (("to into", "from"), ("before until", "after since"), ("over", "under"))
 )
 _RELATIONS = frozenset({"than", "without"}.union(*(one | other for one, other in _OPPOSITES)))
+# "Must I", "do I have to", and "can I", "is it allowed".
+_CLAUSE = r"(?:^|[.!?,:])\s*(?:and\s+|so\s+|but\s+)?"
+_MUST = re.compile(
+    rf"{_CLAUSE}(?:must|should|(?:do|does|did|will)\s+(?:\w+\s+){{1,3}}?(?:have|need)\s+to)\b",
+    re.IGNORECASE,
+)
+_MAY = re.compile(
+    rf"{_CLAUSE}(?:can|could|may|(?:am\s+i|is\s+it)\s+(?:allowed|possible))\b", re.IGNORECASE
+)
 _QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
 _MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
 # About half of the words of English texts are function words.
@@ -109,8 +118,8 @@ def find_difference(question: str, other: str) -> str | None:
     - `numbers`: numbers, identifiers with digits, amounts, dates or signs ("C#", "-", ">") differ.
     - `names`: names differ.
     - `negation`: only one is negated.
-    - `relation`: they ask for something else ("when", "where"), or relate the same words in
-      another way ("from A to B" and "from B to A", "over 50" and "under 50").
+    - `relation`: they ask for something else ("when" and "where", "can I" and "must I"), or relate
+      the same words in another way ("from A to B" and "from B to A", "over 50" and "under 50").
     - `slot`: only one has a detail such as "in Berlin", or an additional content word.
     - `contrast`: they differ only in one or two words on each side ("reset" and "change"), in the
       measure they ask for ("how long", "how much") or in what a word such as "to" belongs to.
@@ -119,7 +128,8 @@ def find_difference(question: str, other: str) -> str | None:
     if _differ_in_numbers(_numbers(left), _numbers(right)):
         return "numbers"
     words_left, words_right = {w.low for w in left}, {w.low for w in right}
-    if _names(question, left) - words_right or _names(other, right) - words_left:
+    names_left, names_right = _names(question, left), _names(other, right)
+    if set(names_left) - words_right or set(names_right) - words_left:
         return "names"
     if _num_negations(left) != _num_negations(right):
         return "negation"
@@ -127,9 +137,14 @@ def find_difference(question: str, other: str) -> str | None:
     is_asked_else = asked_left and asked_right and not asked_left & asked_right
     if is_asked_else and (asked_left | asked_right) <= _QUESTION_WORDS:
         return "relation"
+    must, may = ([p.search(t) is not None for t in (question, other)] for p in (_MUST, _MAY))
+    if (must, may) in (([True, False], [False, True]), ([False, True], [True, False])):
+        return "relation"
     related_left, related_right = _relations(left), _relations(right)
     stems_left, stems_right = _stems(left), _stems(right)
     if _are_opposed(related_left, related_right, stems_left ^ stems_right):
+        return "relation"
+    if not related_left and not related_right and _have_changed_places(names_left, names_right):
         return "relation"
     if _slots(left) - stems_right or _slots(right) - stems_left:
         return "slot"
@@ -217,9 +232,10 @@ def _differ_in_numbers(left: Counter[str], right: Counter[str]) -> bool:
     return any(left[fact] != right[fact] for fact in facts)
 
 
-def _names(text: str, words: list[_Word]) -> set[str]:
+def _names(text: str, words: list[_Word]) -> list[str]:
+    """Return the names in a text in their order."""
     text = _normalise(text)
-    names = set()
+    names = []
     # Where each word has a capital, those of small words mean nothing.
     has_plain_words = any(word.text.islower() for word in words)
     for word in words:
@@ -234,8 +250,15 @@ def _names(text: str, words: list[_Word]) -> set[str]:
                 continue
         # A capital at the start of a sentence means nothing, unless the word has more of them.
         if not is_first or not word.text[1:].islower():
-            names.add(word.low)
+            names.append(word.low)
     return names
+
+
+def _have_changed_places(left: list[str], right: list[str]) -> bool:
+    """Whether the names of both are in another order: "does Ann owe Bob" and the reverse."""
+    return [n for n in left if n in right] != [n for n in right if n in left] and (
+        Counter(left) == Counter(right)
+    )
 
 
 def _num_negations(words: list[_Word]) -> int:
