@@ -198,7 +198,10 @@ def _write(data_dir: Path, name: str, values: Mapping[str, str]) -> Path:
     for key, value in values.items():
         text = text.replace(key, value)
     path = data_dir / name
-    sync_text(path, text)
+    try:
+        sync_text(path, text)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 

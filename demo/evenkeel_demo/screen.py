@@ -49,7 +49,8 @@ class Screen:
     """Displays frames; use it as a context manager around the live part."""
 
     def __init__(self, stream: IO[str]) -> None:
-        self._console = Console(file=stream, highlight=False)
+        # Folders and alerts may have brackets.
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
         self._drawn: Frame | None = None
         self._plain_s = -math.inf

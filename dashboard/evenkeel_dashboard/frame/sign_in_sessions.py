@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from evenkeel_dashboard.frame.user_tokens import Identity
 
-COOKIE = "evenkeel_session"
+_COOKIE = "evenkeel_session"
 LASTS_S = 12 * 3_600
 _TICKET_LASTS_S = 60.0
 _MOST = 1_000
@@ -31,11 +31,16 @@ class SignInSessions:
     The token stays here: the cookie has a random number and its signature. A page cannot set a
     cookie that scripts cannot read, so it gets a ticket, valid once and for a minute, which the
     browser exchanges for the cookie.
+
+    Attributes:
+        cookie: The cookie's name. Browsers send a cookie to all ports of a host, so each dashboard
+            has a name of its own.
     """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._key = secrets.token_bytes(32)
+        self.cookie = f"{_COOKIE}_{secrets.token_hex(4)}"
         self._lock = threading.RLock()
         self._tickets: dict[str, _Kept] = {}
         self._sessions: dict[str, _Kept] = {}

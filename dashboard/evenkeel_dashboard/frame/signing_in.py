@@ -12,7 +12,7 @@ from evenkeel.settings import load
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
-from evenkeel_dashboard.frame.sign_in_sessions import COOKIE, SignInSessions
+from evenkeel_dashboard.frame.sign_in_sessions import SignInSessions
 from evenkeel_dashboard.frame.user_tokens import Identity, read_users, token_of
 
 _IDENTITY = "identity"
@@ -80,7 +80,7 @@ def sign_out_button() -> None:
 
 
 def _cookie() -> str:
-    return str(st.context.cookies.get(COOKIE, ""))
+    return str(st.context.cookies.get(sessions().cookie, ""))
 
 
 def _is_known() -> bool:

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from streamlit.starlette import App
 
-from evenkeel_dashboard.frame.sign_in_sessions import COOKIE, LASTS_S
+from evenkeel_dashboard.frame.sign_in_sessions import LASTS_S
 from evenkeel_dashboard.frame.signing_in import sessions
 from evenkeel_dashboard.frame.start_page import start_page
 from evenkeel_dashboard.pages import PAGES, Page
@@ -41,7 +41,7 @@ async def _keep_signed_in(request: Request) -> Response:
         return Response(status_code=403)
     answer = Response(status_code=204)
     answer.set_cookie(
-        COOKIE,
+        sessions().cookie,
         value,
         max_age=LASTS_S,
         httponly=True,

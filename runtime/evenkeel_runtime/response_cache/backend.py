@@ -17,6 +17,10 @@ class BackendError(Exception):
     """The backend did not respond; the model answers instead."""
 
 
+class RefusedError(BackendError):
+    """The backend responded, but with an error: it is full, or only read from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """The contents of a backend, in numbers.
@@ -54,6 +58,7 @@ class CallGuard:
         timeout_s: Longest that a call takes.
         errors: What its client raises.
         on_failure: Called after each failure.
+        refusals: What its client raises for an answer that is an error; no failure.
     """
 
     def __init__(
@@ -62,26 +67,31 @@ class CallGuard:
         timeout_s: float,
         errors: tuple[type[Exception], ...],
         on_failure: Callable[[], None],
+        refusals: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         self._name = name
         self._timeout_s = timeout_s
         self._errors: tuple[type[Exception], ...] = (*errors, TimeoutError)
         self._on_failure = on_failure
+        self._refusals = refusals
         self._paused_until_s = 0.0
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """Enclose one call; raise BackendError if it fails, is late, or follows a failure."""
+        """Enclose one call; raise BackendError if it fails, or follows a failure."""
         if monotonic() < self._paused_until_s:
             raise BackendError(f"backing off after a recent {self._name} failure")
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield
         except self._errors as error:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            if isinstance(error, self._refusals):
+                # It may well do what it is asked next.
+                raise RefusedError(what) from error
             self._paused_until_s = monotonic() + _PAUSE_S
             self._on_failure()
-            what = " ".join(str(error).split())[:300]
-            raise BackendError(f"{type(error).__name__}: {what}") from error
+            raise BackendError(what) from error
 
 
 class Backend(Protocol):

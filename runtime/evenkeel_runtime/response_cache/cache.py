@@ -14,7 +14,7 @@ import numpy as np
 from evenkeel.embedding import Encoder
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
+from evenkeel_runtime.response_cache.backend import Backend, BackendError, RefusedError, Size
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.embedder import Embedder, Vector
@@ -105,6 +105,7 @@ class ResponseCache:
             "cache backend not responding, the model answers instead: %s",
             expected=BackendError,
         )
+        self._refusal = ErrorGuard(logger.warning, "cache backend refuses: %s", RefusedError)
         self._corruption = ErrorGuard(
             logger.warning,
             "corrupt cache entry deleted, the model answers instead; further ones "
@@ -384,7 +385,7 @@ class ResponseCache:
             answer = await asked
         except BackendError as error:
             self.counts.errors["backend"] += 1
-            self._outage.record(error)
+            (self._refusal if isinstance(error, RefusedError) else self._outage).record(error)
             return otherwise
         if self._outage.clear():
             logger.warning("cache backend responding again")

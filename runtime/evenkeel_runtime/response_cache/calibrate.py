@@ -72,9 +72,9 @@ def read_dataset(folder: Path) -> dict[str, str | None]:
         raise ConfigurationError(f"{folder} is not a folder; expected a dataset folder")
     answers: dict[str, str | None] = {}
     for item in _read_lines(folder / f"{folder.resolve().name}.jsonl"):
-        messages = item.get("messages")
-        if isinstance(messages, list) and len(messages) == 1 and "reference" in item:
-            answers[str(messages[0].get("content"))] = _find_answer(item)
+        text = _find_text(item.get("messages"))
+        if text is not None and "reference" in item:
+            answers[text] = _find_answer(item)
     for item in _read_lines(folder / WORDINGS_FILE):
         if not isinstance(item.get("text"), str) or not isinstance(item.get("answer"), str):
             raise ConfigurationError(f"{folder / WORDINGS_FILE}: a line lacks text or answer")
@@ -83,11 +83,24 @@ def read_dataset(folder: Path) -> dict[str, str | None]:
         raise ConfigurationError(
             f"{folder}: found no texts with answers; expected a dataset folder"
         )
+    for text in (*answers, *filter(None, answers.values())):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigurationError(f"{folder}: {text!r:.80} has half a character") from error
     if len(answers) > MOST_LABELS:
         raise ConfigurationError(
             f"{folder}: has {len(answers)} texts; a server reads labels of {MOST_LABELS} at most"
         )
     return answers
+
+
+def _find_text(messages: Any) -> str | None:
+    """Return the text of a single message; None if there are others, or it is no text."""
+    if not isinstance(messages, list) or len(messages) != 1 or not isinstance(messages[0], dict):
+        return None
+    content = messages[0].get("content")
+    return content if isinstance(content, str) else None
 
 
 def _find_answer(item: Mapping[str, Any]) -> str | None:

@@ -25,8 +25,9 @@ KNOWN_WORDS = "known_words"
 _NEW_WORD, _RIVAL_WORD = "new_word", "rival_word"
 _PASSED = "passed"
 _SOFT_GUARDS = (_PASSED, "slot", "contrast")
-# Objections that known words do not settle: "code P12" and "code P21", "in Bern" and "in Berlin".
-HARD_GUARDS = ("numbers", "names", "negation")
+# Objections that known words do not settle: "code P12" and "code P21", "in Bern" and "in Berlin",
+# "from Bern to Basel" and the way back.
+HARD_GUARDS = ("numbers", "names", "negation", "relation")
 KINDS = (
     SAME_WORDS,
     KNOWN_WORDS,
@@ -34,7 +35,7 @@ KINDS = (
     *HARD_GUARDS,
 )
 # Changes with any definition here: evidence does not apply to other classes.
-CLASSES_VERSION = 2
+CLASSES_VERSION = 3
 # A rival is assumed at this cosine: with few entries, the answer that a question needs may be
 # missing rather than far.
 ASSUMED_RIVAL = 0.3

@@ -131,7 +131,7 @@ class CacheMetrics(ScrapedMetrics):
         yield self.gauges("wrong_hit_limit", "Declared limit of that rate", "route", limits)
 
     def _collect_classes(self) -> Iterator[Metric]:
-        """Yield the evidence of each class that has any: up to 61 per route."""
+        """Yield the evidence of each class that has any: up to 67 per route."""
         found = {
             (route, item.kind, f"{item.similarity:g}", f"{item.lead:g}"): (control, item)
             for route, control in self._cache.controls.items()

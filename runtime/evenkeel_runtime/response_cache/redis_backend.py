@@ -1,17 +1,25 @@
-"""Entries in Redis, shared by several runtimes."""
+"""Entries in Redis, shared by several runtimes.
+
+Redis may evict any key when it is full. So what finds an entry for its deletion is one value that
+holds for it alone, in `details`, and an entry without it is not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import asyncio as redis_asyncio
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from evenkeel_runtime.response_cache.backend import CallGuard, Changes, Size
 
+# In each key: runtimes that keep entries in another way have keys of their own.
+_LAYOUT = "2"
 _FEED_LENGTH = 20_000
 _CHUNK = 500
 
@@ -24,22 +32,35 @@ class RedisBackend:
         prefix: Prefix of each key.
         max_bytes: Maximum bytes of entries over all runtimes.
         timeout_s: Longest that a request waits for Redis.
+
+    Raises:
+        ValueError: If the address is none of Redis.
+        TypeError: If it has an option that there is not.
     """
 
     def __init__(self, url: str, prefix: str, max_bytes: int, timeout_s: float) -> None:
+        address = urlsplit(url)
+        database = address.path.strip("/")
+        if address.scheme != "unix" and database and not database.isdecimal():
+            # The client would take database 0.
+            raise ValueError("the path of the address is no number of a database")
         self._client: Any = redis_asyncio.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
+        # Its options are read when a connection is made; this one stays closed.
+        self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
         self._prefix = prefix
         self._max_bytes = max_bytes
         folder = Path(__file__).parent
         self._write = self._client.register_script((folder / "redis_write.lua").read_text())
         self._delete = self._client.register_script((folder / "redis_delete.lua").read_text())
         self._feed_id: str | None = None
-        self._guard = CallGuard("Redis", timeout_s, (RedisError, OSError), self._forget)
+        # A key that holds something else, such as another program's, is no number or no text.
+        errors = (RedisError, OSError, ValueError)
+        self._guard = CallGuard("Redis", timeout_s, errors, self._forget, ResponseError)
 
     def _key(self, *parts: str) -> str:
-        return ":".join((self._prefix, *parts))
+        return ":".join((self._prefix, _LAYOUT, *parts))
 
     def _forget(self) -> None:
         """Rebuild the index after an outage: changes announced meanwhile may be lost."""
@@ -50,11 +71,20 @@ class RedisBackend:
         if not entry_ids:
             return []
         async with self._guard.call():
-            found = await self._client.mget([self._key("entry", i) for i in entry_ids])
+            async with self._client.pipeline(transaction=False) as pipeline:
+                pipeline.mget([self._key("entry", i) for i in entry_ids])
+                pipeline.hmget(self._key("details"), entry_ids)
+                entries, details = await pipeline.execute()
+            found = [
+                data if known is not None else None
+                for data, known in zip(entries, details, strict=True)
+            ]
             seen = {i: time() for i, data in zip(entry_ids, found, strict=True) if data is not None}
             if seen and is_use:
-                await self._client.zadd(self._key("recency"), seen, xx=True)
-            return list(found)
+                # A Redis that is full, or only read from, has them all the same.
+                with suppress(ResponseError):
+                    await self._client.zadd(self._key("recency"), seen, xx=True)
+            return found
 
     async def write(
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
@@ -67,7 +97,6 @@ class RedisBackend:
         keys = [
             self._key("entry", entry_id),
             *self._own_keys(),
-            *(self._key("tag", tag) for tag in tags),
         ]
         arguments: list[str | bytes | int | float] = [
             entry_id,
@@ -78,6 +107,7 @@ class RedisBackend:
             self._max_bytes,
             self._key("entry", ""),
             _FEED_LENGTH,
+            " ".join((str(len(data)), *tags)),
         ]
         async with self._guard.call():
             evicted = await self._write(keys, arguments)
@@ -95,18 +125,23 @@ class RedisBackend:
 
     async def find_tagged(self, tag: str) -> list[str]:
         """Return the ids of the entries that were written with this tag."""
-        async with self._guard.call():
-            tagged = sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
-            if not tagged:
-                return []
-            # A tag outlives its entries.
-            scores = await self._client.zmscore(self._key("recency"), tagged)
-            return [i for i, score in zip(tagged, scores, strict=True) if score is not None]
+        word = tag.encode()
+        return sorted({i async for i, known in self._scan() if word in known.split()[1:]})
 
     async def find_all(self) -> list[str]:
         """Return the ids of all entries, including expired ones not evicted yet."""
-        async with self._guard.call():
-            return [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
+        return list({i: None async for i, _ in self._scan()})
+
+    async def _scan(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield each entry's id and details, some perhaps twice."""
+        place = None
+        while place != 0:
+            async with self._guard.call():
+                place, found = await self._client.hscan(
+                    self._key("details"), place or 0, count=_CHUNK
+                )
+            for entry_id, known in found.items():
+                yield _text(entry_id), known
 
     async def read_changes(self) -> Changes:
         """Return the changes since the last call; all entries at first and after a gap."""
@@ -140,15 +175,16 @@ class RedisBackend:
     async def measure(self) -> Size:
         """Return the size, including expired entries not evicted yet."""
         async with self._guard.call():
-            entries = int(await self._client.zcard(self._key("recency")))
-            return Size(entries, int(await self._client.get(self._key("total")) or 0))
+            entries = int(await self._client.hlen(self._key("details")))
+            # Less than nothing if Redis has evicted the total.
+            return Size(entries, max(0, int(await self._client.get(self._key("total")) or 0)))
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
     def _own_keys(self) -> list[str]:
-        return [self._key(name) for name in ("recency", "sizes", "total", "feed")]
+        return [self._key(name) for name in ("recency", "details", "total", "feed")]
 
 
 def _flatten(items: Any) -> Any:

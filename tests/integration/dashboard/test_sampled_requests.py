@@ -10,6 +10,7 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
+from evenkeel.times import to_datetime
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.fixtures.slo_requests import NOW, S, insert, slo_text
 from tests.queries import query
@@ -125,6 +126,20 @@ def test_a_row_weighs_as_much_as_the_requests_it_stands_for(
                 assert some[column] == pytest.approx(value, nan_ok=True), column
             else:
                 assert some[column] == value, column
+
+
+def test_tokens_computed_are_those_of_the_engine(client: Any) -> None:
+    at, used = {"end_ns": NOW - S}, {"output_tokens": 10, "cached_tokens": 15}
+    computed = [at | used | {"response_cache": outcome} for outcome in (None, "miss", "verified")]
+    cached = {"output_tokens": None, "cached_tokens": None}
+    insert(client, *computed, *(at | cached | {"response_cache": c} for c in ("exact", "semantic")))
+    columns = ["Timestamp", "SpanAttributes"]
+    lost = {"evenkeel.prefix.lost_tokens": "8"}
+    spans = [lost, lost | {"evenkeel.sample_weight": "5"}, lost | {"evenkeel.sample_weight": "0"}]
+    client.insert("spans", [[to_datetime(NOW - S), each] for each in spans], column_names=columns)
+    (row,) = client.query(read_query(query("wasted_tokens")), parameters=SLICED).named_results()
+    assert (row["useful_and_failed"], row["evicted"]) == (3 * (10 + 40 - 15), 8 * 7)
+    client.command("TRUNCATE TABLE spans")
 
 
 SLOW_ONES = [{"ttft_s": 5.0, "tpot_s": 0.5} for _ in range(50)]

@@ -1,13 +1,15 @@
 """What only a real Redis does: exact eviction, and going away while in use."""
 
 import logging
+import os
 from collections.abc import AsyncIterator
 
 import pytest
+from redis import Redis
 
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import BackendError
+from evenkeel_runtime.response_cache.backend import BackendError, RefusedError
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.fixtures.redis_process import RedisProcess, run_redis
@@ -25,8 +27,8 @@ async def backend(
     await opened.close()
 
 
-def open_cache(redis: RedisProcess, prefix: str) -> ResponseCache:
-    shared = RedisBackend(redis.url, prefix, 1 << 20, TIMEOUT_S)
+def open_cache(redis: RedisProcess, prefix: str, max_bytes: int = 1 << 20) -> ResponseCache:
+    shared = RedisBackend(redis.url, prefix, max_bytes, TIMEOUT_S)
     return ResponseCache(SERVING, shared, load_encoder(), AuditLog(None))
 
 
@@ -63,3 +65,59 @@ async def test_a_redis_that_is_gone_is_said_once_and_not_waited_for(
     with pytest.raises(BackendError):
         await cache.deletions.delete_tenant("acme")
     await cache.close()
+
+
+async def fill(cache: ResponseCache, num: int) -> None:
+    for number in range(num):
+        asked = question(f"Do you have lamp {number}?")
+        await cache.keep(asked, entry(asked, os.urandom(4000).hex()))
+
+
+async def test_a_full_redis_is_read_and_deleted_from(caplog: pytest.LogCaptureFixture) -> None:
+    with run_redis("--maxmemory", "3mb", "--maxmemory-policy", "noeviction") as redis:
+        cache = open_cache(redis, "full", 1 << 30)
+        await fill(cache, 400)
+        stored = cache.counts.stored
+        assert 0 < stored < 400 and cache.counts.errors == {"backend": 400 - stored}
+        first = question("Do you have lamp 0?")
+        assert await cache.find_exact(first) is not None
+        # Another process, to which Redis has not said yet what it deletes with.
+        other = open_cache(redis, "full", 1 << 30)
+        assert await other.deletions.delete_tenant("acme") == stored
+        assert await cache.find_exact(first) is None
+        await cache.keep(first, entry(first))
+        assert await cache.find_exact(first) is not None
+        assert len(caplog.records) == 1 and "OutOfMemory" in caplog.text
+        await cache.close()
+        await other.close()
+
+
+@pytest.mark.parametrize("policy", ["volatile-lru", "volatile-random", "allkeys-random"])
+async def test_what_redis_evicts_takes_no_answer_out_of_reach_of_a_deletion(policy: str) -> None:
+    with run_redis("--maxmemory", "3mb", "--maxmemory-policy", policy) as redis:
+        cache = open_cache(redis, "evicted", 1 << 30)
+        await fill(cache, 400)
+        asked = [question(f"Do you have lamp {number}?") for number in range(400)]
+        if policy != "allkeys-random":
+            assert any([await cache.find_exact(each) for each in asked])
+        await cache.deletions.delete_tenant("acme")
+        assert not any([await cache.find_exact(each) for each in asked])
+        size = await cache.measure()
+        assert size is not None and size.entries == 0 and size.bytes >= 0
+        await cache.close()
+
+
+async def test_keys_of_another_program_are_refused_and_nothing_else_fails(
+    redis: RedisProcess, backend: RedisBackend, request: pytest.FixtureRequest
+) -> None:
+    prefix = f"test:{request.node.name}:2"
+    client = Redis.from_url(redis.url)
+    client.set(f"{prefix}:details", "x")
+    client.set(f"{prefix}:total", "many")
+    for call in (backend.read(["a"]), backend.write("a", b"a", 60, ["t"]), backend.find_all()):
+        with pytest.raises(RefusedError, match="WRONGTYPE"):
+            await call
+    client.delete(f"{prefix}:details")
+    with pytest.raises(BackendError, match="ValueError"):
+        await backend.measure()
+    client.close()

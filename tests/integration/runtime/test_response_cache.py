@@ -379,12 +379,12 @@ def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(
     equipped: EquippedServer,
 ) -> None:
     with redis.Redis.from_url(equipped.redis.url) as client:
-        known = set(client.scan_iter("evenkeel:cache:entry:*"))
+        known = set(client.scan_iter("evenkeel:cache:2:entry:*"))
         for number in range(2):
             question = f"Do you sell carpets of type {number}?"
             own, hit = ask_twice(equipped, question, "corrupt")
             assert hit.headers[CACHE_HEADER] == "exact"
-            (entry,) = set(client.scan_iter("evenkeel:cache:entry:*")) - known
+            (entry,) = set(client.scan_iter("evenkeel:cache:2:entry:*")) - known
             known.add(entry)
             client.set(entry, b"\xc1rubbish", keepttl=True)
             answer = equipped.ask(question, "serve", "corrupt")

@@ -11,6 +11,7 @@ from evenkeel_demo.settings import DemoSettings
 from evenkeel_demo.stage import port_of
 from evenkeel_runtime.response_cache.evidence_file import EvidenceFile
 from evenkeel_runtime.response_cache.settings_file import read_policy
+from tests.fixtures.file_limit import files_of_at_most
 
 LOCATION = DemoLocation("127.0.0.1", Ports(), Path("/demo"), Endpoints.on("127.0.0.1", Ports()))
 
@@ -28,6 +29,15 @@ def test_the_files_get_a_folder_for_themselves(tmp_path: Path) -> None:
     assert cli.main(["demo", "--write-files", "--data-dir", str(folder)]) == 0
     assert (folder / "slos.yaml").is_file()
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_is_said_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with files_of_at_most(512):
+        assert cli.main(["demo", "--write-files", "--data-dir", str(tmp_path)]) == 2
+    said = f"evenkeel: {tmp_path / 'cache.toml'} cannot be written: File too large\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_cache_begins_with_labels_that_apply_to_it(tmp_path: Path) -> None:

@@ -37,3 +37,9 @@ def test_what_stays_on_the_terminal_does_not_say_how_to_end_what_has_ended(
         screen.draw(frame)
         assert "Ctrl-C ends" in stream.getvalue()
     assert "Ctrl-C" not in stream.getvalue().rpartition("healthy")[2]
+
+
+def test_a_line_is_said_as_it_is() -> None:
+    stream = io.StringIO()
+    Screen(stream).say("data and logs: /tmp/[a]/b[/c] :smile:")
+    assert stream.getvalue() == "data and logs: /tmp/[a]/b[/c] :smile:\n"

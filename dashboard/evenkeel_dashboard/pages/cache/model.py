@@ -169,9 +169,10 @@ _REASONS = {
     "no_question": "it does not end with a question",
     "not_text": "it has images or other media",
     "unreadable": "the request could not be read",
-    "numbers": "a number differs",
+    "numbers": "a number or a sign differs",
     "names": "a name differs",
     "negation": "one of them is negated",
+    "relation": "they ask for something else, or relate the same words in another way",
     "slot": "one of them has a further detail",
     "contrast": "a word that matters differs",
     "embedding_late": "its embedding was not ready in time",
@@ -186,9 +187,10 @@ _KINDS = {
     "slot_rival_word": "a further detail, in a word of another answer",
     "contrast_new_word": "a word that matters differs: a new one",
     "contrast_rival_word": "a word that matters differs: one of another answer",
-    "numbers": "a number differs",
+    "numbers": "a number or a sign differs",
     "names": "a name differs",
     "negation": "one of them is negated",
+    "relation": "they ask for something else, or relate the same words in another way",
 }
 _STATUSES = {
     "served": ("served", "good"),

@@ -103,3 +103,7 @@ def test_signing_out_ends_all_pages_of_a_sign_in_and_no_others(signs_out: str) -
         sessions.end("", ticket)
     assert not sessions.lasts(cookie) and not sessions.lasts("", ticket)
     assert sessions.lasts("", other)
+
+
+def test_dashboards_on_one_host_have_a_cookie_each() -> None:
+    assert SignInSessions().cookie != SignInSessions().cookie

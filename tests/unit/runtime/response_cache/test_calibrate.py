@@ -47,7 +47,8 @@ def test_a_dataset_is_its_items_of_one_message_and_its_wordings(tmp_path: Path) 
     folder.mkdir()
     one = {"messages": [{"role": "user", "content": "a?"}], "reference": "A"}
     two = {"messages": [*one["messages"], *one["messages"]], "reference": "B"}
-    (folder / "set.jsonl").write_text("\n".join(map(json.dumps, (one, two))))
+    others = [{"messages": m, "reference": "C"} for m in (["a?"], [{"content": None}], "a?")]
+    (folder / "set.jsonl").write_text("\n".join(map(json.dumps, (one, two, *others))))
     (folder / "wordings.jsonl").write_text(json.dumps({"text": "c?", "answer": "C"}) + "\n")
     assert read_dataset(folder) == {"a?": "A", "c?": "C"}
 
@@ -185,7 +186,11 @@ def test_an_address_that_is_none_is_refused_without_its_password(
     assert "80x" in shown and "s3cret" not in shown
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"text": 1}'])
+# Half of a character of two.
+HALF = r'{"text": "a \ud83d", "answer": "b"}'
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"text": 1}', HALF])
 def test_a_folder_that_is_no_dataset_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "wordings.jsonl").write_text(text)
     with pytest.raises(ConfigurationError):

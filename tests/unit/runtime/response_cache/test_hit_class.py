@@ -47,8 +47,8 @@ def test_a_wording_without_words_of_weight_says_nothing() -> None:
     assert classify(None, frozenset(), near_hits, RESET).kind == KNOWN_WORDS
 
 
-@pytest.mark.parametrize("guard", ["numbers", "names", "negation"])
-def test_numbers_names_and_negation_are_not_settled_by_words(guard: str) -> None:
+@pytest.mark.parametrize("guard", ["numbers", "names", "negation", "relation"])
+def test_numbers_names_negation_and_relations_are_not_settled_by_words(guard: str) -> None:
     assert kind(guard, "password") == guard
 
 
@@ -59,7 +59,7 @@ def test_a_word_of_another_answer_is_worse_than_one_nobody_used() -> None:
 
 
 def test_each_kind_is_one_that_alpha_is_divided_among() -> None:
-    guards = (None, "slot", "contrast", "numbers", "names", "negation")
+    guards = (None, "slot", "contrast", "numbers", "names", "negation", "relation")
     words = (("password",), ("reset", "password"), ("chang",), ("recover",))
     assert {kind(guard, *stems) for guard in guards for stems in words} == set(KINDS)
 

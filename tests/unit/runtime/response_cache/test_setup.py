@@ -85,6 +85,7 @@ async def test_without_a_name_the_folders_labels_are_no_condition(tmp_path: Path
         pytest.param("redis_url", "redis://:s3cret/x@host:6379", id="a password with a slash"),
         pytest.param("redis_url", "redis://host:99999", id="no port"),
         pytest.param("redis_url", "unix:///run/redis?db=cache", id="no number of a database"),
+        pytest.param("redis_url", "redis://:s3cret@host/cache", id="a name of a database"),
         pytest.param("qdrant_url", "localhost:99999", id="no port of Qdrant"),
         pytest.param("qdrant_url", "ftp://ann:s3cret@host", id="no scheme of Qdrant"),
     ],
@@ -95,3 +96,11 @@ def test_an_address_that_is_none_stops_the_start(key: str, address: str, tmp_pat
     with pytest.raises(ConfigurationError, match=f"{key} is not an address") as raised:
         open_cache(tmp_path / "cache.toml", tmp_path)
     assert "\n" not in str(raised.value) and "s3cret" not in str(raised.value)
+
+
+def test_an_option_that_redis_has_not_stops_the_start(tmp_path: Path) -> None:
+    text = 'backend = "redis"\nredis_url = "redis://:s3cret@host/0?tiemout=1"\n'
+    (tmp_path / "cache.toml").write_text(text + "[[routes]]\nsemantic = false\n")
+    with pytest.raises(ConfigurationError, match=r"redis_url has an option \(after \?\)") as raised:
+        open_cache(tmp_path / "cache.toml", tmp_path)
+    assert "s3cret" not in str(raised.value)

@@ -20,15 +20,52 @@ REFUSED = {
     "an added word of weight": ("Do you have lamps?", "Do you have outdoor lamps?", "slot"),
     "another verb": ("How do I reset my password?", "How do I change my password?", "contrast"),
     "another noun": ("Your refund policy?", "Your return policy?", "contrast"),
-    "another question": ("When is the sale?", "Where is the sale?", "contrast"),
+    "another question": ("When is the sale?", "Where is the sale?", "relation"),
     "another measure": ("How long is the cable?", "How much is the cable?", "contrast"),
-    "the reverse way": ("Trains from Bern to Basel", "Trains from Basel to Bern", "contrast"),
+    "the reverse way": ("Trains from Bern to Basel", "Trains from Basel to Bern", "relation"),
+    "the reverse way in few words": ("Trains Bern to Basel", "Trains Basel to Bern", "relation"),
+    "the reverse comparison": ("Is A7 older than B7?", "Is B7 older than A7?", "relation"),
+    "the reverse change": ("Change euros to dollars", "Change dollars to euros", "relation"),
+    "the other side of a number": ("Free over 50 euros?", "Free under 50 euros?", "relation"),
+    "the other side of a day": ("Shut since Monday?", "Shut until Monday?", "relation"),
+    "must and may": ("Do I have to register?", "Can I register?", "relation"),
+    "should and may": ("Hi, should I bring a dog?", "May I bring a dog?", "relation"),
+    "the reverse debt": ("Does Ann owe Bob money?", "Does Bob owe Ann money?", "relation"),
+    "against it": ("Arguments for gas", "Arguments against gas", "negation"),
+    "another sign": ("Is it safe at -5 degrees?", "Is it safe at 5 degrees?", "numbers"),
+    "another operator": ("Calculate 3 + 4", "Calculate 3 - 4", "numbers"),
+    "another operator without space": ("Calculate 3*4", "Calculate 3/4", "numbers"),
+    "another comparison": ("Is x > 3?", "Is x < 3?", "numbers"),
+    "another power": ("How much is 2³?", "How much is 23?", "numbers"),
+    "another currency": ("Is ¥500 enough?", "Is ₹500 enough?", "numbers"),
+    "another language": ("Sort a list in C++", "Sort a list in C#", "numbers"),
+    "a language with a sign": ("Sort a list in C#", "Sort a list in C", "numbers"),
+    "a decimal comma": ("Is 1,5 kg too much?", "Is 15 kg too much?", "numbers"),
+    "another half of the day": ("Open at 9 am?", "Open at 9pm?", "numbers"),
+    "another half after minutes": ("Open at 9:30 am?", "Open at 9:30 pm?", "numbers"),
+    "half of the day in letters": ("Open at 9 a.m.?", "Open at 9 p.m.?", "numbers"),
+    "another unit": ("Is 5 m too long?", "Is 5 mm too long?", "numbers"),
+    "another emoji": ("What does 👍 mean?", "What does 👎 mean?", "numbers"),
+    "only emoji": ("👍", "👎", "numbers"),
+    "a name that is a small word": ("Do you ship?", "Do you ship to the US?", "names"),
+    "a month that is a small word": ("Are you open?", "Are you open in May?", "names"),
+    "a name of one letter": ("What is in the plan?", "What is in plan A?", "names"),
+    "another vowel sign": ("इसे कैसे लेना", "इसे कैसे लाना", "contrast"),
 }
 SAME = {
     "only small words differ": ("How do I return an item?", "How can I return the items?"),
     "space, case and marks": ("  How do I return an ITEM", "how do i return an item?!"),
     "a polite wish before it": ("Is there express shipping?", "Hello, is there express shipping"),
     "numbers written apart": ("Ship 3 lamps", "Please ship three lamps"),
+    "a polite request": ("Could you tell me, must I return it?", "Must I return it?"),
+    "a grouped number": ("Is 12,500 points much?", "Is 12500 points much?"),
+    "an hour in letters": ("Open at 9 a.m.?", "open at 9 am"),
+    "an emoji of thanks": ("How do I return an item? 🙏🙏", "How do I return an item?"),
+    "more of one emoji": ("Is it late? 😭😭", "Is it late? 😭"),
+    "hyphens and dashes": ("Is it a two-way switch - or not?", "Is it a two way switch, or not?"),
+    "another order of the ways": ("Trains from Bern to Basel", "Trains to Basel from Bern"),
+    "a small word in capitals": ("HOW DO I RETURN IT", "how do I return it"),
+    "a small word after a greeting": ("Hi, Can I return it?", "Can I return it?"),
 }
 
 
@@ -37,6 +74,13 @@ def test_a_difference_is_seen_from_both_sides(case: str) -> None:
     left, right, guard = REFUSED[case]
     assert find_difference(left, right) == guard
     assert find_difference(right, left) == guard
+
+
+def test_to_before_a_verb_is_no_direction() -> None:
+    to_shop, to_return = "Can I return it to the shop?", "I want to return it, in the shop."
+    assert find_difference(to_shop, to_return) == "contrast"
+    later = "When is the refund, after returning it to the shop?"
+    assert find_difference("The refund, to return it in the shop?", later) != "relation"
 
 
 @pytest.mark.parametrize("case", SAME)
