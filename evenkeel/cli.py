@@ -17,7 +17,7 @@ from typing import NoReturn
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
 from evenkeel.extras import how_to_install
-from evenkeel.outside_text import for_terminal, safe_output
+from evenkeel.outside_text import for_terminal, safe_output, write_any_character
 from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
@@ -123,6 +123,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
     _ask_this_machine_directly()
     words = sys.argv[1:] if argv is None else argv
+    write_any_character()
     try:
         with safe_output():
             code = _run(commands or find_commands(words[:1]), words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,19 @@ class _SafeStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unsafe, name)
+
+
+def write_any_character() -> None:
+    """Make standard output take every character, whatever the locale.
+
+    A file or pipe gets UTF-8; a terminal gets a question mark for what it cannot show.
+    """
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8")
 
 
 @contextmanager

@@ -124,6 +124,8 @@ def write_rows(
                 {name: for_spreadsheet(value) for name, value in row.items()} for row in rows
             )
     except OSError as error:
+        if args.out is None:
+            raise
         raise ConfigurationError(f"cannot write {args.out} (--out): {error.strerror}") from error
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.cli import Command
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 if TYPE_CHECKING:
     from evenkeel_collector.log.quarantine import Replayed
@@ -82,7 +82,8 @@ def _replay(data_dir: Path) -> Replayed:
     try:
         return replay_quarantine(folder.log)
     except OSError as error:
-        raise ConfigurationError(f"cannot replay {folder.log}/quarantine: {error}") from error
+        reason = first_line(error, folder=folder.log / "quarantine")
+        raise ConfigurationError(f"cannot replay {folder.log}/quarantine: {reason}") from error
     finally:
         folder.release()
 

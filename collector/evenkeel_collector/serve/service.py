@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.store import check_url
@@ -357,7 +357,8 @@ def _open_log(settings: CollectorSettings, folder: DataFolder) -> WriteAheadLog:
         limits = LogLimits(max_log_bytes=settings.max_log_bytes, unread_age_s=unread_age_s)
         return WriteAheadLog(folder.log, folder.node, limits)
     except OSError as error:
-        raise ConfigurationError(f"the log in {folder.log} cannot be opened: {error}") from error
+        reason = first_line(error, folder=folder.log)
+        raise ConfigurationError(f"the log in {folder.log} cannot be opened: {reason}") from error
 
 
 def _make_query_server(

@@ -105,7 +105,8 @@ def restore(source: Path, data_dir: Path) -> Copied:
         else:
             draft.rename(data_dir)
     except (OSError, tarfile.TarError) as error:
-        raise ConfigurationError(f"{source} cannot be restored: {error}") from error
+        reason = first_line(error, folder=source)
+        raise ConfigurationError(f"{source} cannot be restored: {reason}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return copied

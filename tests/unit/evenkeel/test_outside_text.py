@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from evenkeel.cli import Command, main
 from evenkeel.errors import CannotMeasureError
-from evenkeel.outside_text import drawn_on, for_spreadsheet, for_terminal, safe_output
+from evenkeel.outside_text import (
+    drawn_on,
+    for_spreadsheet,
+    for_terminal,
+    safe_output,
+    write_any_character,
+)
 
 # Sets the window's title, moves the cursor up, reverses the direction of text.
 HOSTILE = "acme\x1b]0;title\x07\x1b[2A\r\u202egood"
@@ -72,3 +78,21 @@ def test_text_that_would_be_a_formula_is_quoted(value: str) -> None:
 @pytest.mark.parametrize("value", ["acme", "", -1, 1.5, None])
 def test_other_cells_stay_as_they_are(value: object) -> None:
     assert for_spreadsheet(value) == value
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_every_locale_can_print_every_character(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, is_terminal: bool
+) -> None:
+    class Stream(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    raw = io.BytesIO()
+    stream = Stream(raw, encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_any_character()
+    print("█ 75%", flush=True)
+    can_show = encoding == "utf-8" or not is_terminal
+    assert raw.getvalue().decode() == ("█ 75%\n" if can_show else "? 75%\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel_evals.dataset.imports.conversations import ask_for_letter, to_messages
 from evenkeel_evals.dataset.imports.entries import (
     MAX_FILE_BYTES,
@@ -115,7 +115,7 @@ def _read_zip(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]]:
             "inspect log convert --to json"
         ) from error
     except (zipfile.BadZipFile, OSError, RuntimeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {first_line(error)}") from error
     if not isinstance(header, dict):
         raise ConfigurationError(f"{path} is not an Inspect log: its header is not an object")
     return header, _entries(path, samples)

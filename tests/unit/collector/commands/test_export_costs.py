@@ -1,6 +1,9 @@
 """`evenkeel export costs`: how its rows are written."""
 
 import argparse
+import errno
+import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,20 @@ def test_a_name_that_would_be_a_formula_is_quoted_and_numbers_are_not(tmp_path: 
     row = {"tenant": '=HYPERLINK("x")', "billed_cost": -1.5}
     write_rows(args, [row], row)
     assert out.read_text() == 'tenant,billed_cost\n"\'=HYPERLINK(""x"")",-1.5\n'
+
+
+@pytest.mark.parametrize("kind", [OSError, BrokenPipeError])
+def test_standard_output_that_takes_nothing_is_no_wrong_argument(
+    monkeypatch: pytest.MonkeyPatch, kind: type[OSError]
+) -> None:
+    class Refusing(io.StringIO):
+        def write(self, text: str) -> int:
+            raise kind(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Refusing())
+    row = plain_row(NO_CHARGE)
+    with pytest.raises(kind):
+        write_rows(argparse.Namespace(out=None, format="csv"), [row], row)
 
 
 @pytest.mark.parametrize("row_of", [plain_row, focus_row])

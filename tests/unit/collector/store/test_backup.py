@@ -76,3 +76,10 @@ def test_a_backup_leaves_out_what_the_file_system_keeps_in_a_volume(
     back_up(data_dir, target)
     restore(target, again)
     assert {path.name for path in again.iterdir()} == {"store", "tmp", ID_FILE}
+
+
+def test_a_backup_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    missing = tmp_path / "backup.tar"
+    with pytest.raises(ConfigurationError) as caught:
+        restore(missing, tmp_path / "again")
+    assert str(caught.value) == f"{missing} cannot be restored: No such file or directory"
