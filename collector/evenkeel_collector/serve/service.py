@@ -7,7 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ async def serve(
     announce: asyncio.Queue[Addresses],
     redaction: RedactionSettings | None = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT, then drain; `announce` is called with the addresses when ready.
+    """Run until SIGTERM or SIGINT, then drain; `announce` gets the addresses when ready.
 
     Raises:
         ConfigurationError: If a port, the folder or the store is unavailable; nothing was started.
@@ -230,20 +230,16 @@ async def run(
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
         grpc_connections = GrpcConnections(grpc_port, max_connections, metrics)
-        sharing = asyncio.create_task(grpc_connections.follow())
-        stack.callback(sharing.cancel)
+        _keep_running(stack, grpc_connections.follow())
         hosts = KnownHosts(settings.host, settings.allowed_hosts)
         api = build_api(OperatorService(context, intake), hosts)
         app = OtlpHttpApp(intake, settings.max_http_body_bytes, readiness.why_not, api)
         places = Connections("http", max_connections, metrics)
         await _start(stack, HttpServer(app, sockets.http, places, tls))
-        following = asyncio.create_task(control.follow())
-        stack.callback(following.cancel)
+        _keep_running(stack, control.follow())
         if tls is not None:
-            following_certificate = asyncio.create_task(tls.follow())
-            stack.callback(following_certificate.cancel)
-        following_prices = asyncio.create_task(prepared.prices.follow())
-        stack.callback(following_prices.cancel)
+            _keep_running(stack, tls.follow())
+        _keep_running(stack, prepared.prices.follow())
         if prepared.targets:
             scraper = Scraper(prepared.targets, settings.scrape_interval_s, intake)
             stack.push_async_callback(scraper.close)
@@ -271,6 +267,10 @@ def _make_context(
         retention=prepared.retention,
         has_own_store=settings.clickhouse is None,
     )
+
+
+def _keep_running(stack: contextlib.AsyncExitStack, endless: Coroutine[None, None, None]) -> None:
+    stack.callback(asyncio.create_task(task).cancel)
 
 
 async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
