@@ -229,8 +229,7 @@ async def run(
 
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
-        grpc_connections = GrpcConnections(grpc_port, max_connections, metrics)
-        _keep_running(stack, grpc_connections.follow())
+        _keep_running(stack, GrpcConnections(grpc_port, max_connections, metrics).follow())
         hosts = KnownHosts(settings.host, settings.allowed_hosts)
         api = build_api(OperatorService(context, intake), hosts)
         app = OtlpHttpApp(intake, settings.max_http_body_bytes, readiness.why_not, api)
@@ -269,7 +268,7 @@ def _make_context(
     )
 
 
-def _keep_running(stack: contextlib.AsyncExitStack, endless: Coroutine[None, None, None]) -> None:
+def _keep_running(stack: contextlib.AsyncExitStack, task: Coroutine[None, None, None]) -> None:
     stack.callback(asyncio.create_task(task).cancel)
 
 
