@@ -13,23 +13,32 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 
-def _list_characters(*categories: str) -> str:
-    """Return the characters of Unicode categories, for a class of a regular expression."""
-    found = (c for c in map(chr, range(0x20000)) if unicodedata.category(c) in categories)
-    return re.escape("".join(found))
+def _one_of(*categories: str, also: str = "", but: str = "") -> str:
+    """Return an expression for a character of Unicode categories.
+
+    A class with characters beyond the first 65,536 is searched range by range, at each place of a
+    text. So these are only looked for where there is one.
+    """
+    found = [c for c in map(chr, range(0x20000)) if unicodedata.category(c) in categories]
+    low = re.escape("".join(c for c in found if c < "\U00010000" and c not in but))
+    high = re.escape("".join(c for c in found if c >= "\U00010000"))
+    return rf"[{also}{low}]|(?=[\U00010000-\U0010ffff])[{high}]"
 
 
 # A vowel of Hindi or Thai is a mark; those that only choose how an emoji looks say nothing.
-_MARKS = re.sub("[\ufe00-\ufe0f]", "", _list_characters("Mn", "Mc", "Me"))
-_LETTER = rf"[\w{_MARKS}]"
+_EMOJI_STYLES = "".join(map(chr, range(0xFE00, 0xFE10)))
+_LETTER = _one_of("Mn", "Mc", "Me", also=r"\w", but=_EMOJI_STYLES)
+_WORD = rf"(?:{_LETTER})+(?:'(?:{_LETTER})+)*"
 # Signs that are no punctuation: currencies, comparisons, emoji; the others where they bind what
 # they say something of: "C#", "-5", "3 * 4".
 _SIGN = (
-    rf"[%^{_list_characters('Sc', 'Sm', 'So')}]|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\d)"
+    rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\d)"
     r"|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
 )
-_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_LETTER}+(?:'{_LETTER}+)*|{_SIGN}")
+_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
 _SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
+# Apostrophes, and hyphens, dashes and minus signs, which many texts use for one another.
+_PLAIN = str.maketrans("’‐‒–−", "'----")
 _HALF_OF_DAY = re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE)
 # "1,000", but not "1,5".
 _GROUPING = re.compile(r",(?=\d{3}(?!\d))")
@@ -165,7 +174,7 @@ def find_numbers(text: str) -> Counter[str]:
 
 def find_words(text: str) -> list[str]:
     """Return the words, numbers and signs of a text in lower case, without its punctuation."""
-    return [word.text.casefold() for word in _split(text)]
+    return [token.strip() for token in _TOKEN.findall(_normalise(text).casefold())]
 
 
 def find_names(text: str) -> frozenset[str]:
@@ -203,7 +212,7 @@ def _split(text: str) -> list[_Word]:
 def _normalise(text: str) -> str:
     # NFKC makes "2³" the number 23.
     text = unicodedata.normalize("NFKC", _SUPERSCRIPT.sub(r"^\g<0>", text))
-    return _HALF_OF_DAY.sub(r"\1m", text.replace("’", "'").replace("−", "-"))
+    return _HALF_OF_DAY.sub(r"\1m", text.translate(_PLAIN))
 
 
 def _numbers(words: list[_Word]) -> Counter[str]:
