@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -51,14 +52,17 @@ class _SafeStream:
 def write_any_character() -> None:
     """Make standard output take every character, whatever the locale.
 
-    A file or pipe gets UTF-8; a terminal gets a question mark for what it cannot show.
+    A file or pipe gets UTF-8; a terminal gets a question mark for what it cannot show, as does
+    everything if the user has chosen the encoding.
     """
     stream = sys.stdout
-    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
-        if stream.isatty():
-            stream.reconfigure(errors="replace")
-        else:
-            stream.reconfigure(encoding="utf-8")
+    if not isinstance(stream, io.TextIOWrapper) or stream.encoding.lower() in ("utf-8", "utf8"):
+        return
+    is_chosen = os.environ.get("PYTHONIOENCODING", "").partition(":")[0] != ""
+    if not stream.isatty() and not is_chosen:
+        stream.reconfigure(encoding="utf-8", errors=stream.errors)
+    elif stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="replace")
 
 
 @contextmanager
