@@ -30,10 +30,10 @@ _EMOJI_STYLES = "".join(map(chr, range(0xFE00, 0xFE10)))
 _LETTER = _one_of("Mn", "Mc", "Me", also=r"\w", but=_EMOJI_STYLES)
 _WORD = rf"(?:{_LETTER})+(?:'(?:{_LETTER})+)*"
 # Signs that are no punctuation: currencies, comparisons, emoji; the others where they bind what
-# they say something of: "C#", "-5", "3 * 4".
+# they say something of: "C#", "-5", "3 * 4", "!=", ".5".
 _SIGN = (
-    rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\d)"
-    r"|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
+    rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\.?\d)"
+    r"|!(?==)|(?<![\w.])\.(?=\d)|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
 )
 _TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
 _SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
@@ -98,6 +98,8 @@ _MAY = re.compile(
     rf"{_CLAUSE}(?:can|could|may|(?:am\s+i|is\s+it)\s+(?:allowed|possible))\b", re.IGNORECASE
 )
 _QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
+# After "how", these ask for a way; "how" may stand for "where".
+_WAYS = frozenset("to do does did can could may must should would".split())
 _MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
 # About half of the words of English texts are function words.
 _LEAST_ENGLISH = 1 / 4
@@ -144,7 +146,8 @@ def find_difference(question: str, other: str) -> str | None:
         return "negation"
     asked_left, asked_right = _asked(left), _asked(right)
     is_asked_else = asked_left and asked_right and not asked_left & asked_right
-    if is_asked_else and (asked_left | asked_right) <= _QUESTION_WORDS:
+    asked = asked_left | asked_right
+    if is_asked_else and asked <= {*_QUESTION_WORDS, "how"} and asked != {"how", "where"}:
         return "relation"
     must, may = ([p.search(t) is not None for t in (question, other)] for p in (_MUST, _MAY))
     if (must, may) in (([True, False], [False, True]), ([False, True], [True, False])):
@@ -277,8 +280,8 @@ def _num_negations(words: list[_Word]) -> int:
 def _asked(words: list[_Word]) -> set[str]:
     """Return what is asked for, if a word such as when, where or how long says so."""
     found = {w.low for w in words} & _QUESTION_WORDS
-    pairs = pairwise(words)
-    return found | {b.low for a, b in pairs if a.low == "how" and b.low in _MEASURES}
+    after_how = {b.low for a, b in pairwise(words) if a.low == "how"}
+    return found | (after_how & _MEASURES) | ({"how"} if after_how & _WAYS else set())
 
 
 def _slots(words: list[_Word]) -> set[str]:
