@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
     _ask_this_machine_directly()
     words = sys.argv[1:] if argv is None else argv
-    write_any_character()
+    write_any_character(os.environ.get("PYTHONIOENCODING", ""))
     try:
         with safe_output():
             code = _run(commands or find_commands(words[:1]), words)

@@ -48,17 +48,22 @@ class _SafeStream:
         return getattr(self.unsafe, name)
 
 
-def write_any_character() -> None:
+def write_any_character(chosen: str) -> None:
     """Make standard output take every character, whatever the locale.
 
-    A file or pipe gets UTF-8; a terminal gets a question mark for what it cannot show.
+    A file or pipe gets UTF-8; a terminal gets a question mark for what it cannot show, as does
+    everything if the user has chosen the encoding.
+
+    Args:
+        chosen: The value of PYTHONIOENCODING.
     """
     stream = sys.stdout
-    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
-        if stream.isatty():
-            stream.reconfigure(errors="replace")
-        else:
-            stream.reconfigure(encoding="utf-8")
+    if not isinstance(stream, io.TextIOWrapper) or stream.encoding.lower() in ("utf-8", "utf8"):
+        return
+    if not stream.isatty() and not chosen.partition(":")[0]:
+        stream.reconfigure(encoding="utf-8", errors=stream.errors)
+    elif stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="replace")
 
 
 @contextmanager

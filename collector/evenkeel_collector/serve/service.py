@@ -90,8 +90,7 @@ async def serve(
     Raises:
         ConfigurationError: If a port, the folder or the store is unavailable; nothing was started.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with run(settings, redaction) as addresses:

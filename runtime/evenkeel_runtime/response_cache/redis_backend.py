@@ -35,7 +35,7 @@ class RedisBackend:
 
     Raises:
         ValueError: If the address is none of Redis.
-        TypeError: If it has an option that there is not.
+        TypeError: If it has an option that there is not, or that cannot have its value.
     """
 
     def __init__(self, url: str, prefix: str, max_bytes: int, timeout_s: float) -> None:
@@ -47,8 +47,12 @@ class RedisBackend:
         self._client: Any = redis_asyncio.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
-        # Its options are read when a connection is made; this one stays closed.
-        self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            # Its options are read when a connection is made; this one stays closed.
+            self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+        except Exception as error:
+            # Of any kind: each option has a check of its own.
+            raise TypeError("the address has an option that cannot be") from error
         self._prefix = prefix
         self._max_bytes = max_bytes
         folder = Path(__file__).parent
@@ -125,14 +129,13 @@ class RedisBackend:
 
     async def find_tagged(self, tag: str) -> list[str]:
         """Return the ids of the entries that were written with this tag."""
-        word = tag.encode()
-        return sorted({i async for i, known in self._scan() if word in known.split()[1:]})
+        return sorted({i async for i, known in self._scan() if tag in known.split()[1:]})
 
     async def find_all(self) -> list[str]:
         """Return the ids of all entries, including expired ones not evicted yet."""
         return list({i: None async for i, _ in self._scan()})
 
-    async def _scan(self) -> AsyncIterator[tuple[str, bytes]]:
+    async def _scan(self) -> AsyncIterator[tuple[str, str]]:
         """Yield each entry's id and details, some perhaps twice."""
         place = None
         while place != 0:
@@ -141,7 +144,7 @@ class RedisBackend:
                     self._key("details"), place or 0, count=_CHUNK
                 )
             for entry_id, known in found.items():
-                yield _text(entry_id), known
+                yield _text(entry_id), _text(known)
 
     async def read_changes(self) -> Changes:
         """Return the changes since the last call; all entries at first and after a gap."""

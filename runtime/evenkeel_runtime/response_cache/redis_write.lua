@@ -11,6 +11,11 @@ end
 
 local before = find_size(id)
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+if redis.call('EXISTS', recency, details, total) < 3 then
+  -- At first, or Redis has evicted one of them: what the others count is not there for anyone.
+  redis.call('DEL', recency, details, total)
+  before = 0
+end
 redis.call('ZADD', recency, ARGV[4], id)
 redis.call('HSET', details, id, ARGV[9])
 local held = redis.call('INCRBY', total, size - before)

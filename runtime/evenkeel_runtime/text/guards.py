@@ -13,23 +13,32 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 
-def _list_characters(*categories: str) -> str:
-    """Return the characters of Unicode categories, for a class of a regular expression."""
-    found = (c for c in map(chr, range(0x20000)) if unicodedata.category(c) in categories)
-    return re.escape("".join(found))
+def _one_of(*categories: str, also: str = "", but: str = "") -> str:
+    """Return an expression for a character of Unicode categories.
+
+    A class with characters beyond the first 65,536 is searched range by range, at each place of a
+    text. So these are only looked for where there is one.
+    """
+    found = [c for c in map(chr, range(0x20000)) if unicodedata.category(c) in categories]
+    low = re.escape("".join(c for c in found if c < "\U00010000" and c not in but))
+    high = re.escape("".join(c for c in found if c >= "\U00010000"))
+    return rf"[{also}{low}]|(?=[\U00010000-\U0010ffff])[{high}]"
 
 
 # A vowel of Hindi or Thai is a mark; those that only choose how an emoji looks say nothing.
-_MARKS = re.sub("[\ufe00-\ufe0f]", "", _list_characters("Mn", "Mc", "Me"))
-_LETTER = rf"[\w{_MARKS}]"
+_EMOJI_STYLES = "".join(map(chr, range(0xFE00, 0xFE10)))
+_LETTER = _one_of("Mn", "Mc", "Me", also=r"\w", but=_EMOJI_STYLES)
+_WORD = rf"(?:{_LETTER})+(?:'(?:{_LETTER})+)*"
 # Signs that are no punctuation: currencies, comparisons, emoji; the others where they bind what
-# they say something of: "C#", "-5", "3 * 4".
+# they say something of: "C#", "-5", "3 * 4", "!=", ".5".
 _SIGN = (
-    rf"[%^{_list_characters('Sc', 'Sm', 'So')}]|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\d)"
-    r"|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
+    rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\.?\d)"
+    r"|!(?==)|(?<![\w.])\.(?=\d)|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
 )
-_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_LETTER}+(?:'{_LETTER}+)*|{_SIGN}")
+_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
 _SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
+# Apostrophes, and hyphens, dashes and minus signs, which many texts use for one another.
+_PLAIN = str.maketrans("’‐‒–−", "'----")
 _HALF_OF_DAY = re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE)
 # "1,000", but not "1,5".
 _GROUPING = re.compile(r",(?=\d{3}(?!\d))")
@@ -89,6 +98,8 @@ _MAY = re.compile(
     rf"{_CLAUSE}(?:can|could|may|(?:am\s+i|is\s+it)\s+(?:allowed|possible))\b", re.IGNORECASE
 )
 _QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
+# After "how", these ask for a way; "how" may stand for "where".
+_WAYS = frozenset("to do does did can could may must should would".split())
 _MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
 # About half of the words of English texts are function words.
 _LEAST_ENGLISH = 1 / 4
@@ -135,7 +146,8 @@ def find_difference(question: str, other: str) -> str | None:
         return "negation"
     asked_left, asked_right = _asked(left), _asked(right)
     is_asked_else = asked_left and asked_right and not asked_left & asked_right
-    if is_asked_else and (asked_left | asked_right) <= _QUESTION_WORDS:
+    asked = asked_left | asked_right
+    if is_asked_else and asked <= {*_QUESTION_WORDS, "how"} and asked != {"how", "where"}:
         return "relation"
     must, may = ([p.search(t) is not None for t in (question, other)] for p in (_MUST, _MAY))
     if (must, may) in (([True, False], [False, True]), ([False, True], [True, False])):
@@ -165,7 +177,7 @@ def find_numbers(text: str) -> Counter[str]:
 
 def find_words(text: str) -> list[str]:
     """Return the words, numbers and signs of a text in lower case, without its punctuation."""
-    return [word.text.casefold() for word in _split(text)]
+    return [token.strip() for token in _TOKEN.findall(_normalise(text).casefold())]
 
 
 def find_names(text: str) -> frozenset[str]:
@@ -203,7 +215,7 @@ def _split(text: str) -> list[_Word]:
 def _normalise(text: str) -> str:
     # NFKC makes "2³" the number 23.
     text = unicodedata.normalize("NFKC", _SUPERSCRIPT.sub(r"^\g<0>", text))
-    return _HALF_OF_DAY.sub(r"\1m", text.replace("’", "'").replace("−", "-"))
+    return _HALF_OF_DAY.sub(r"\1m", text.translate(_PLAIN))
 
 
 def _numbers(words: list[_Word]) -> Counter[str]:
@@ -268,8 +280,8 @@ def _num_negations(words: list[_Word]) -> int:
 def _asked(words: list[_Word]) -> set[str]:
     """Return what is asked for, if a word such as when, where or how long says so."""
     found = {w.low for w in words} & _QUESTION_WORDS
-    pairs = pairwise(words)
-    return found | {b.low for a, b in pairs if a.low == "how" and b.low in _MEASURES}
+    after_how = {b.low for a, b in pairwise(words) if a.low == "how"}
+    return found | (after_how & _MEASURES) | ({"how"} if after_how & _WAYS else set())
 
 
 def _slots(words: list[_Word]) -> set[str]:

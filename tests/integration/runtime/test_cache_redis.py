@@ -107,6 +107,29 @@ async def test_what_redis_evicts_takes_no_answer_out_of_reach_of_a_deletion(poli
         await cache.close()
 
 
+@pytest.mark.parametrize("lost", ["recency", "details", "total"])
+async def test_answers_are_kept_again_after_redis_has_evicted_an_account_of_them(
+    redis: RedisProcess, backend: RedisBackend, request: pytest.FixtureRequest, lost: str
+) -> None:
+    for name in "abc":
+        await backend.write(name, name.encode() * 1000, 60, ["t"])
+    with Redis.from_url(redis.url) as client:
+        client.delete(f"test:{request.node.name}:2:{lost}")
+    for name in "defg":
+        assert await backend.write(name, name.encode() * 1000, 60, ["t"]) == []
+    assert all(await backend.read(list("defg")))
+    size = await backend.measure()
+    assert (size.entries, size.bytes) == (4, 4000)
+    assert await backend.write("h", b"h" * 1000, 60, ["t"]) == ["d"]
+
+
+async def test_a_client_that_decodes_finds_what_is_to_be_deleted(redis: RedisProcess) -> None:
+    backend = RedisBackend(f"{redis.url}?decode_responses=true", "decoding", 4000, TIMEOUT_S)
+    await backend.write("a", b"a", 60, ["s", "t"])
+    assert await backend.find_tagged("t") == ["a"]
+    await backend.close()
+
+
 async def test_keys_of_another_program_are_refused_and_nothing_else_fails(
     redis: RedisProcess, backend: RedisBackend, request: pytest.FixtureRequest
 ) -> None:

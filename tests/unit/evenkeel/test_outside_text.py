@@ -92,7 +92,36 @@ def test_every_locale_can_print_every_character(
     raw = io.BytesIO()
     stream = Stream(raw, encoding=encoding)
     monkeypatch.setattr(sys, "stdout", stream)
-    write_any_character()
+    write_any_character("")
     print("█ 75%", flush=True)
     can_show = encoding == "utf-8" or not is_terminal
     assert raw.getvalue().decode() == ("█ 75%\n" if can_show else "? 75%\n")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "errors", "expected"),
+    [
+        ("latin-1", "strict", b"\xe9 ?"),
+        ("latin-1:xmlcharrefreplace", "xmlcharrefreplace", b"\xe9 &#9608;"),
+        (":strict", "strict", "é █".encode()),
+    ],
+)
+def test_an_encoding_that_the_user_chose_stays(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, errors: str, expected: bytes
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1", errors=errors))
+    write_any_character(chosen)
+    print("é █", end="", flush=True)
+    assert raw.getvalue() == expected
+
+
+def test_a_file_name_that_is_no_text_is_printed_as_in_the_locale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_any_character("")
+    print(b"\xff".decode("ascii", "surrogateescape"), end="", flush=True)
+    assert raw.getvalue() == b"\xff"

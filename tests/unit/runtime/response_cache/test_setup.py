@@ -98,8 +98,9 @@ def test_an_address_that_is_none_stops_the_start(key: str, address: str, tmp_pat
     assert "\n" not in str(raised.value) and "s3cret" not in str(raised.value)
 
 
-def test_an_option_that_redis_has_not_stops_the_start(tmp_path: Path) -> None:
-    text = 'backend = "redis"\nredis_url = "redis://:s3cret@host/0?tiemout=1"\n'
+@pytest.mark.parametrize("option", ["tiemout=1", "protocol=4"])
+def test_an_option_that_redis_has_not_stops_the_start(option: str, tmp_path: Path) -> None:
+    text = f'backend = "redis"\nredis_url = "redis://:s3cret@host/0?{option}"\n'
     (tmp_path / "cache.toml").write_text(text + "[[routes]]\nsemantic = false\n")
     with pytest.raises(ConfigurationError, match=r"redis_url has an option \(after \?\)") as raised:
         open_cache(tmp_path / "cache.toml", tmp_path)
