@@ -51,6 +51,7 @@ class RetryDelay:
         Args:
             asked_s: How long the receiver asked to wait, if it did.
         """
-        delay_s = asked_s or self._step_s * random.uniform(0.5, 1.5)
+        longest_s = min(self._step_s * 1.5, self._longest_s)
+        delay_s = asked_s or random.uniform(self._step_s * 0.5, longest_s)
         self._step_s = min(self._step_s * 2, self._longest_s)
         return min(delay_s, self._longest_s)

@@ -76,7 +76,7 @@ class ListedFailure(BaseModel):
     """A receiver whose last notifications were not accepted; they are retried."""
 
     receiver: str = Field(description="Its name.")
-    undelivered: int = Field(description="Notifications not delivered so far.")
+    undelivered: int = Field(description="Notifications that were tried and are not delivered yet.")
     since: str = Field(description="When the oldest was queued.")
     error: str | None = Field(description="Why an attempt failed.")
 

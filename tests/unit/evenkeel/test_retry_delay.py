@@ -60,3 +60,12 @@ def test_what_the_receiver_asks_for_comes_first_and_is_bounded() -> None:
     assert delay.next_s(asked_s=3.0) == 3.0
     assert delay.next_s(asked_s=1e12) == 5.0
     assert 0.5 <= delay.next_s(asked_s=0.0) <= 1.5
+
+
+def test_at_the_longest_delay_few_return_together() -> None:
+    delay = RetryDelay(5.0, 5.0)
+
+    waits = [delay.next_s() for _ in range(200)]
+
+    assert len(set(waits)) > 190
+    assert 2.5 <= min(waits) <= max(waits) <= 5.0
