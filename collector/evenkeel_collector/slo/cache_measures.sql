@@ -1,7 +1,7 @@
 -- What rules say of near hits of the response cache that were compared with the model's own answer,
 -- over [from_ns, to_ns): drafts, shadows and replays of what was served, but no drafts and shadows
 -- that a guard objects to. `requests` counts comparisons. cache_wrong_upper is the upper end of Wilson's
--- one-sided 95 % interval of the share of wrong ones; cache_similarity_min the lowest cosine at which
+-- one-sided 95% interval of the share of wrong ones; cache_similarity_min the lowest cosine at which
 -- a near hit was served. Unless the rule selects a tenant, what a tenant's token sent does not count.
 WITH 1.6448536269514722 AS z
 SELECT
