@@ -37,20 +37,18 @@ async def draft_answers(
     is_refused = find_difference(question.text, entries[0].question) is not None
     trust = 2 * (similarity < _HIGH_SIMILARITY) + is_refused
     hand_drafts(params, [entry.token_ids for entry in entries], trust)
-    run.response_cache = "draft"
     run.cache[spans.CACHE_DRAFT_TOKENS] = len(entries[0].token_ids)
     return entries
 
 
 def record_verified(
     run: EngineRun, counts: CacheCounts, drafted: Sequence[CacheEntry], gathered: Gathered
-) -> None:
-    """Count accepted tokens of the drafts, and the answer as `verified` if it is one of them."""
+) -> bool:
+    """Count accepted tokens of the drafts; return whether the answer is one of them, verified."""
     drafts = run.drafts_by_source.get(_SOURCE)
     if not drafted or drafts is None:
-        return
+        return False
     run.cache[spans.CACHE_VERIFIED_TOKENS] = drafts.accepted_tokens
     counts.verified_tokens += drafts.accepted_tokens
     answer = tuple(gathered.token_ids)
-    if drafts.accepted_tokens and any(entry.token_ids == answer for entry in drafted):
-        run.response_cache = "verified"
+    return drafts.accepted_tokens > 0 and any(entry.token_ids == answer for entry in drafted)

@@ -34,7 +34,7 @@ from evenkeel_runtime.response_cache.hit_class import (
     know,
 )
 from evenkeel_runtime.response_cache.near_misses import NearMiss, NearMisses
-from evenkeel_runtime.response_cache.neighbours import Nearness, Neighbours
+from evenkeel_runtime.response_cache.neighbours import Nearness, Neighbour, Neighbours
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_evidence import Controls
 from evenkeel_runtime.response_cache.route_modes import RouteModes
@@ -56,9 +56,11 @@ NUM_CANDIDATES = 32
 _NUM_NEW = 2
 # Nearest questions whose answers are considered, and questions per answer that guards compare.
 _NUM_NEIGHBOURS = 4
-# Nearest questions whose answers may become drafts, and different answers passed on.
-_NUM_DRAFT_CANDIDATES = 8
-_NUM_DRAFTS = 3
+# Static cosine from which an answer may become a draft, nearest questions whose answers may, and
+# different answers passed on.
+_LEAST_DRAFT_SIMILARITY = 0.25
+_NUM_DRAFT_CANDIDATES = 32
+_NUM_DRAFTS = 8
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
@@ -185,17 +187,14 @@ class ResponseCache:
         sketch = self.sketch(question) if self.index.has_scope(question.scope) else None
         if sketch is None:
             return [], 0.0
-        near = [
-            n
-            for n in self.index.search(question.scope, sketch, _NUM_DRAFT_CANDIDATES)
-            if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
-        ]
+        by_answer: dict[int, Neighbour] = {}
+        for n in self.index.search(question.scope, sketch, _NUM_DRAFT_CANDIDATES):
+            if n.similarity >= _LEAST_DRAFT_SIMILARITY and n.entry_id != question.id:
+                by_answer.setdefault(self.index.find_known(n.entry_id).answer, n)
+        near = list(by_answer.values())[:_NUM_DRAFTS]
         entries = await self._fetch([n.entry_id for n in near])
         found = [(n.similarity, entries[n.entry_id]) for n in near if n.entry_id in entries]
-        by_answer: dict[tuple[int, ...], CacheEntry] = {}
-        for _, entry in found:
-            by_answer.setdefault(entry.token_ids, entry)
-        return list(by_answer.values())[:_NUM_DRAFTS], found[0][0] if found else 0.0
+        return [entry for _, entry in found], found[0][0] if found else 0.0
 
     async def find_nearest(
         self, question: Question, vector: Vector, candidates: Sequence[str]

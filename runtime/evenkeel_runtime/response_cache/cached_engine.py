@@ -139,7 +139,7 @@ class CachedEngine:
                 self.cache.counts.outcomes["bypass"] += 1
             run.response_cache = "bypass"
             run.cache[spans.CACHE_REASON] = question.reason
-            return self._running.count(self._bypass(call))
+            return self._running.count(self._bypass(call, question.question))
         return self._running.count(self._answer(call, question))
 
     def _read(self, call: EngineCall) -> Question | Bypass:
@@ -177,8 +177,8 @@ class CachedEngine:
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
                 if hit is None:
-                    drafting = draft_answers(self.cache, question, call.run, call.params)
-                    drafted = await self._guard(drafting, [])
+                    drafted = await self._draft(call, question)
+                    call.run.response_cache = "draft" if drafted else None
             if hit is not None:
                 yield hit
                 return
@@ -197,7 +197,8 @@ class CachedEngine:
         if call.run.is_cut and gathered.finish_reason == "length":
             # It ends where control cut it: no answer for others, and none to compare.
             gathered.finish_reason = None
-        record_verified(call.run, self.cache.counts, drafted, gathered)
+        if record_verified(call.run, self.cache.counts, drafted, gathered):
+            call.run.response_cache = "verified"
         if question.policy.mode is HitMode.DRAFT:
             # Only the evidence needs the embedding.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
@@ -316,11 +317,23 @@ class CachedEngine:
             entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
 
-    async def _bypass(self, call: EngineCall) -> Outputs:
+    async def _bypass(self, call: EngineCall, question: Question | None) -> Outputs:
+        drafted: list[CacheEntry] = []
+        gathered = Gathered(num_deletions=self.cache.deletions.count)
+        if question is not None:
+            with charge_to(call.run, Cause.HOST_CACHE):
+                drafted = await self._draft(call, self.cache.modes.as_now(question))
         await enter_engine(call.run, call.options)
         async with aclosing(self._generate(call)) as outputs:
             async for output in outputs:
+                if drafted:
+                    vllm_outputs.gather(gathered, output)
                 yield output
+        record_verified(call.run, self.cache.counts, drafted, gathered)
+
+    async def _draft(self, call: EngineCall, question: Question) -> list[CacheEntry]:
+        drafting = draft_answers(self.cache, question, call.run, call.params)
+        return await self._guard(drafting, [])
 
     def _generate(self, call: EngineCall) -> Outputs:
         outputs: Outputs = self._engine.generate(

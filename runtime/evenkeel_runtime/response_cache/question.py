@@ -81,13 +81,6 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True)
-class Bypass:
-    """The request bypasses the cache; `reason` is counted."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """A request that may be cached.
 
@@ -128,6 +121,19 @@ class Question:
         for kind, item in versioned:
             tags += [source_tag(kind, item.rpartition("@")[0]), source_tag(kind, item)]
         return tags
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """The request bypasses the cache: it is neither answered from it nor stored.
+
+    Attributes:
+        reason: Is counted.
+        question: Finds answers to others that the model may verify as drafts; None if nothing may.
+    """
+
+    reason: str
+    question: Question | None = None
 
 
 def subject_tag(tenant: str, subject: str) -> str:
@@ -204,7 +210,7 @@ def read_question(
         common["frame"] = frame
     # Without a frame, the prompt itself takes its place.
     tokens = None if rendered is None or frame is not None else _hash_tokens(rendered.tokens)
-    return Question(
+    question = Question(
         id=_hash(["entry", common, last["content"], tokens]),
         scope=_hash(["scope", common]),
         text=last["content"],
@@ -219,6 +225,8 @@ def read_question(
         prompt=prompt,
         knowledge=knowledge,
     )
+    is_about_asker = any(private.is_about_asker(text) for text in _list_user_lines(messages))
+    return Bypass("about_asker", question) if is_about_asker else question
 
 
 def _read_asked(
@@ -249,10 +257,12 @@ def _read_messages(
     everything = "\n".join(str(message["content"]) for message in normal)
     if private.find_personal(everything) is not None:
         return Bypass("personal_data")
-    users_text = "\n".join(str(m["content"]) for m in normal if m["role"] == "user")
-    if any(private.is_about_asker(part) for part in users_text.split("\n")):
-        return Bypass("about_asker")
     return normal
+
+
+def _list_user_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = (str(message["content"]) for message in messages if message["role"] == "user")
+    return [line for text in said for line in text.split("\n")]
 
 
 def _list_subjects(asked: dict[str, Any], caller: Caller) -> tuple[str, ...]:

@@ -91,15 +91,15 @@ class Acceptance:
         num_tried = min(accepted + 1, drafted)
         if draft.source is DraftSource.CACHE:
             self._answers[draft.strength].record(draft.run, drafted, accepted)
-        else:
-            kind = draft.source, draft.strength
-            tried, agreed = self._tried[kind], self._agreed[kind]
-            for position in range(num_tried):
-                tried[position] += 1
-                agreed[position] += position < accepted
-                if tried[position] > _MAX_COUNT:
-                    tried[position] /= 2
-                    agreed[position] /= 2
+            return
+        kind = draft.source, draft.strength
+        tried, agreed = self._tried[kind], self._agreed[kind]
+        for position in range(num_tried):
+            tried[position] += 1
+            agreed[position] += position < accepted
+            if tried[position] > _MAX_COUNT:
+                tried[position] /= 2
+                agreed[position] /= 2
         own.tried = own.tried * _OWN_FADING + num_tried
         own.agreed = own.agreed * _OWN_FADING + accepted
 
@@ -111,6 +111,8 @@ class Acceptance:
             own: The request's record.
             least: The list ends before the first position with a probability below this.
         """
+        # Another cached answer is tried after a wrong one: that one says nothing about it.
+        own = OwnRecord() if draft.source is DraftSource.CACHE else own
         total = _KIND_WEIGHT + own.tried
         survival = []
         right = 1.0

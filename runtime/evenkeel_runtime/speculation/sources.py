@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from evenkeel_runtime.speculation.cached_draft import HandedAnswer
+from evenkeel_runtime.speculation.cached_draft import AFTER_DIFFERENCE, HandedAnswer
 from evenkeel_runtime.speculation.draft_store import NGRAM_LENGTHS, DraftStore
 
 # How far back a request's own text is searched; searching further costs more than it gains.
@@ -76,8 +76,9 @@ def propose(store: DraftStore, trail: Trail, max_tokens: int, answer_tokens: int
     """Return the draft of the most reliable source, or None.
 
     Sources in order: the cached answer that came with the request, while the answer follows it; a
-    past answer already being followed, or one that matches at least four tokens; an earlier match
-    in the request's own text; a past answer that matches two tokens.
+    past answer already being followed, or one that matches at least four tokens; the cached answer
+    right after a difference; an earlier match in the request's own text; a past answer that matches
+    two tokens.
 
     Args:
         store: Past answers.
@@ -85,16 +86,15 @@ def propose(store: DraftStore, trail: Trail, max_tokens: int, answer_tokens: int
         max_tokens: Longest draft.
         answer_tokens: Longest draft from the cached answer.
     """
-    if trail.handed and answer_tokens > 0:
-        draft = propose_handed(trail, answer_tokens)
-        if draft is not None:
-            return draft
+    handed = propose_handed(trail, answer_tokens) if trail.handed and answer_tokens > 0 else None
+    if handed is not None and (handed.strength != AFTER_DIFFERENCE or handed.run):
+        return handed
     if max_tokens <= 0:
-        return None
+        return handed
     past = _propose_past(store, trail, max_tokens)
     if past is not None and past.strength < NUM_STRENGTHS - 1:
         return past
-    return _propose_own(trail, max_tokens) or past
+    return handed or _propose_own(trail, max_tokens) or past
 
 
 def rate_strength(agreed_tokens: int) -> int:

@@ -375,6 +375,20 @@ def test_the_wait_at_the_gate_is_a_cause_of_its_own(equipped: EquippedServer) ->
     assert sum(causes.values()) == pytest.approx(seen["evenkeel.ttft_s"], rel=0.02)
 
 
+def test_a_question_about_the_asker_gets_drafts_but_is_never_stored(
+    equipped: EquippedServer,
+) -> None:
+    ask_twice(equipped, "How long does a parcel to Austria take?", "asker")
+    for _ in range(2):
+        answer = equipped.ask("How long does my parcel to Austria take?", "serve", "asker")
+        assert CACHE_HEADER not in answer.headers
+        seen = equipped.span(answer).attributes
+        assert seen["evenkeel.response_cache"] == "bypass"
+        assert seen["evenkeel.cache.reason"] == "about_asker"
+        assert seen["evenkeel.cache.draft_tokens"] > 0
+        assert sum(seen["evenkeel.drafted.cache"]) > 0
+
+
 def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(
     equipped: EquippedServer,
 ) -> None:

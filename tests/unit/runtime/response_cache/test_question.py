@@ -118,7 +118,11 @@ def test_only_the_last_message_differs_within_a_scope() -> None:
 @pytest.mark.parametrize("case", BYPASSED)
 def test_it_is_none_for_the_cache(case: str) -> None:
     reason, request = BYPASSED[case]
-    assert read(**request) == Bypass(reason)
+    found = read(**request)
+    assert isinstance(found, Bypass)
+    assert found.reason == reason
+    # The model may verify answers to others as its own, but only where the text is no secret.
+    assert (found.question is not None) == (reason == "about_asker")
 
 
 def test_a_repeat_of_an_evaluation_is_asked_again() -> None:

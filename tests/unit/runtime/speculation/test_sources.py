@@ -87,6 +87,19 @@ def test_a_draft_that_has_nothing_to_do_with_the_answer_is_passed_over(store: Dr
     assert draft.source is DraftSource.RETRIEVAL
 
 
+def test_past_answers_go_before_the_guess_that_one_token_was_replaced(store: DraftStore) -> None:
+    store.add("a", PROMPT, [51, 52, 53, 99, 98, 97, 96])
+    trail, text = trail_of(PROMPT, [51, 52, 53, 99], handed=ANSWER)
+    draft = propose(store, trail, 4, 4)
+    assert draft is not None
+    assert (draft.tokens, draft.source) == ([98, 97, 96], DraftSource.RETRIEVAL)
+    text[-1:] = [77]
+    trail, _ = trail_of(PROMPT, [51, 52, 53, 77], handed=ANSWER)
+    guess = propose(store, trail, 4, 4)
+    assert guess is not None
+    assert (guess.tokens, guess.source) == (ANSWER[4:8], DraftSource.CACHE)
+
+
 def test_no_room_for_a_draft_is_no_draft(store: DraftStore) -> None:
     store.add("a", PROMPT, ANSWER)
     trail, _ = trail_of(PROMPT, ANSWER[:1])
