@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.eval_runs import make_items, simulate
 from bench.report import write_report
 from evenkeel_evals.stats.quantiles import harrell_davis_steps
-from evenkeel_evals.stats.shift import shift_of_differences
+from evenkeel_evals.stats.wilcoxon import shift_of_differences
 from evenkeel_evals.verdict.latency_effects import pairs_around
 
 NUM_PAIRS, NUM_RESAMPLES, QUANTILE, MARGIN, ALPHA = 1000, 600, 0.95, 0.05, 0.025

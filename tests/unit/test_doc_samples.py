@@ -17,7 +17,7 @@ from evenkeel.settings import find_settings
 from evenkeel_collector.ports.access import read_access_file
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.store.retention import read_retention
-from evenkeel_dashboard.frame.user_tokens import read_users
+from evenkeel_dashboard.frame.user_access import read_users
 from evenkeel_evals.ask.pair_judge import load_judge
 from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.bisect_file import load_changes

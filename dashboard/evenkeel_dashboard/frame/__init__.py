@@ -1,1 +1,1 @@
-"""The app around the pages: navigation, selection, queries, sign-in, actions."""
+"""The app around the pages: navigation, selection, queries, sign-in, user access, actions."""

@@ -17,7 +17,7 @@ from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.toml_file import read_toml
 from evenkeel_dashboard.draw.appearance import theme_options
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
-from evenkeel_dashboard.frame.user_tokens import read_users
+from evenkeel_dashboard.frame.user_access import read_users
 
 # Not next to the folder `pages`, because Streamlit would turn each of its files into a page.
 APP = Path(__file__).parents[1] / "pages" / "app.py"

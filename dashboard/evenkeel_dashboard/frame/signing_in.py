@@ -12,8 +12,8 @@ from evenkeel.settings import load
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
-from evenkeel_dashboard.frame.sign_in_sessions import SignInSessions
-from evenkeel_dashboard.frame.user_tokens import Identity, read_users, token_of
+from evenkeel_dashboard.frame.sign_in_cookie import SignInSessions
+from evenkeel_dashboard.frame.user_access import Identity, read_users, token_of
 
 _IDENTITY = "identity"
 _TICKET = "sign_in_ticket"

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from streamlit.starlette import App
 
-from evenkeel_dashboard.frame.sign_in_sessions import LASTS_S
+from evenkeel_dashboard.frame.sign_in_cookie import LASTS_S
 from evenkeel_dashboard.frame.signing_in import sessions
 from evenkeel_dashboard.frame.start_page import start_page
 from evenkeel_dashboard.pages import PAGES, Page

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.stats.shift import shift_unpaired
+from evenkeel_evals.stats.wilcoxon import shift_unpaired
 
 # At most one call in 20 (a pair is two), and enough of them to detect a shift.
 PAIRS_BETWEEN = 10

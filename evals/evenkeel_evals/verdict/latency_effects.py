@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
-from evenkeel_evals.stats.clustered_shift import shift_of_clusters, tails_of_clusters
+from evenkeel_evals.stats.clustered_wilcoxon import shift_of_clusters, tails_of_clusters
 from evenkeel_evals.stats.clusters import cluster_codes
 from evenkeel_evals.stats.inputs import Floats
 from evenkeel_evals.stats.quantiles import harrell_davis_steps, harrell_davis_weights, quantile_ci
-from evenkeel_evals.stats.shift import shift_of_differences
+from evenkeel_evals.stats.wilcoxon import shift_of_differences
 from evenkeel_evals.verdict.effect import Effect
 from evenkeel_evals.verdict.gates import LatencyGate
 

@@ -68,16 +68,6 @@ def read_slos() -> list[Slo]:
     )
 
 
-def slos_of(slos: Sequence[Slo], tenant: str | None) -> list[Slo]:
-    """Return the SLOs that a user may see evaluated: of a tenant's, those of its requests alone.
-
-    Another one, counted from what the tenant may read, would be wrong.
-    """
-    if tenant is None:
-        return list(slos)
-    return [slo for slo in slos if slo.indicator.shared_select.get("tenant") == tenant]
-
-
 def _read_file(path: str, stamp: Stamp | None) -> list[Slo]:
     """Return the SLOs of a file, cached per version stamp of the file."""
     return list(read_slo_file(Path(path)).slos)

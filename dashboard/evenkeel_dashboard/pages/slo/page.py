@@ -22,6 +22,7 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.polling import awaited
 from evenkeel_dashboard.frame.selection import FILTERS, Selection
 from evenkeel_dashboard.frame.signing_in import identity
+from evenkeel_dashboard.frame.user_access import slos_of
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
 from evenkeel_dashboard.pages.slo.budget_figure import show_budget
@@ -34,7 +35,6 @@ from evenkeel_dashboard.pages.slo.data import (
     read_corrections,
     read_slos,
     readable,
-    slos_of,
     spent_later,
 )
 from evenkeel_dashboard.pages.slo.model import (

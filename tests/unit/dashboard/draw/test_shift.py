@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenkeel_dashboard.draw.shift import large_sample_shift
-from evenkeel_evals.stats.shift import shift_unpaired
+from evenkeel_evals.stats.wilcoxon import shift_unpaired
 
 
 def test_it_agrees_with_the_exact_interval() -> None:

@@ -13,7 +13,7 @@ def test_signing_out_ends_a_session_whose_cookie_the_page_has_not_seen(
         import streamlit as st
 
         from evenkeel_dashboard.frame.signing_in import sessions, sign_out_button
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
 
         if "cookie" not in st.session_state:
             ann = Identity("ann", "secret-token")
@@ -40,7 +40,7 @@ def test_a_page_asks_again_after_another_page_has_signed_out(
 
         from evenkeel_dashboard.frame.page import refreshing
         from evenkeel_dashboard.frame.signing_in import require, sessions
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
 
         if "ticket" not in st.session_state:
             ann = Identity("ann", "secret-token")

@@ -44,7 +44,7 @@ def test_a_tenant_is_not_told_to_write_objectives(page: str) -> None:
 
         from evenkeel_dashboard.frame import signing_in
         from evenkeel_dashboard.frame.selection import Selection
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
         from evenkeel_dashboard.pages.health.page import show_slos
         from evenkeel_dashboard.pages.slo.page import say_nothing
 
@@ -69,7 +69,7 @@ def test_a_tenant_is_not_asked_for_another_address_of_the_collector() -> None:
         import streamlit as st
 
         from evenkeel_dashboard.frame import signing_in
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
         from evenkeel_dashboard.pages.slo.records import show_records
 
         st.session_state[signing_in._IDENTITY] = Identity("ann", "t", "globex")

@@ -14,7 +14,7 @@ def test_what_is_written_about_an_alert_stays_with_it_when_a_worse_one_comes_fir
 
         from evenkeel_dashboard.frame import signing_in
         from evenkeel_dashboard.frame.selection import Selection
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
         from evenkeel_dashboard.pages.alerts.page import show_active
 
         st.session_state[signing_in._IDENTITY] = Identity("ann", None, may_act=True)
@@ -48,7 +48,7 @@ def test_what_is_chosen_to_silence_stays_when_alerts_and_silences_come(
         import streamlit as st
 
         from evenkeel_dashboard.frame import signing_in
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
         from evenkeel_dashboard.pages.alerts.page import show_silences
 
         st.session_state[signing_in._IDENTITY] = Identity("ann", None, may_act=True)

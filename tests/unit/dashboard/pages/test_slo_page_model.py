@@ -15,8 +15,8 @@ from evenkeel.slo.model import Indicator, Metric, Slo
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.user_access import slos_of
 from evenkeel_dashboard.pages.slo.budget_figure import calendar_grid
-from evenkeel_dashboard.pages.slo.data import slos_of
 from evenkeel_dashboard.pages.slo.draft import shortened_words
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,

@@ -13,7 +13,7 @@ def test_the_correction_that_is_chosen_stays_chosen_when_another_comes(
         import streamlit as st
 
         from evenkeel_dashboard.frame import signing_in
-        from evenkeel_dashboard.frame.user_tokens import Identity
+        from evenkeel_dashboard.frame.user_access import Identity
         from evenkeel_dashboard.pages.slo.records import revoke_form
 
         st.session_state[signing_in._IDENTITY] = Identity("ann", None, may_act=True)

@@ -13,12 +13,12 @@ from scipy.stats import binom
 from bench.unchanged_runs import FALSE, GATES, simulate
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.schedule import interleave
-from evenkeel_evals.stats.clustered_shift import shift_of_clusters
+from evenkeel_evals.stats.clustered_wilcoxon import shift_of_clusters
 from evenkeel_evals.stats.clusters import cluster_codes, design_effect
 from evenkeel_evals.stats.inputs import Floats
-from evenkeel_evals.stats.shift import shift_of_differences
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
 from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.wilcoxon import shift_of_differences
 from evenkeel_evals.verdict.gate_verdicts import Look, judge
 from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look

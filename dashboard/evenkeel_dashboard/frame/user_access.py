@@ -1,8 +1,12 @@
-"""Reads the users file, which maps people of the identity provider to collector tokens."""
+"""Who a user is, and what their pages may show: the users file, their token, their tenant's SLOs.
+
+Rows are restricted by the token: the collector's query port (query/tenant_access.py) leaves out
+those of other tenants.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import read_secret
 from evenkeel.settings import read_environment
+from evenkeel.slo.model import Slo
 from evenkeel.toml_file import read_toml_file
 
 
@@ -67,3 +72,13 @@ def token_of(email: str, users: Mapping[str, User]) -> str | None:
     user = users.get(email.lower())
     token = read_environment(user.token_env) if user is not None else None
     return read_secret(token) if token is not None else None
+
+
+def slos_of(slos: Sequence[Slo], tenant: str | None) -> list[Slo]:
+    """Return the SLOs that a user may see evaluated: of a tenant's, those of its requests alone.
+
+    Another one, counted from what the tenant may read, would be wrong.
+    """
+    if tenant is None:
+        return list(slos)
+    return [slo for slo in slos if slo.indicator.shared_select.get("tenant") == tenant]

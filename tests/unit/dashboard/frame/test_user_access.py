@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_dashboard.frame.user_tokens import read_users, token_of
+from evenkeel_dashboard.frame.user_access import read_users, token_of
 
 GOOD = '[[user]]\nemail = "Ann@example.com"\ntoken_env = "ANNS_TOKEN"\n'
 

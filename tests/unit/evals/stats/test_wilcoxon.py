@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, wilcoxon
+from scipy import stats
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.stats import ranks, shift
+from evenkeel_evals.stats import ranks, wilcoxon
 from evenkeel_evals.stats.ordered_sums import OrderedSums
-from evenkeel_evals.stats.shift import shift_paired, shift_unpaired
+from evenkeel_evals.stats.wilcoxon import shift_paired, shift_unpaired
 
 # Hamilton depression scale, first and second visit: Hollander and Wolfe, table 3.1; the first
 # example of R's `?wilcox.test`: V = 40, p-value = 0.01953 for alternative = "greater".
@@ -84,7 +84,7 @@ def test_rank_sums_with_ties_match_enumeration(x: list[float], y: list[float]) -
 def test_without_ties_scipy_agrees(x: list[float], y: list[float]) -> None:
     y = [value + 0.5 for value in y]
     result = shift_unpaired(x, y)
-    expected = mannwhitneyu(x, y, alternative="two-sided", method="exact")
+    expected = stats.mannwhitneyu(x, y, alternative="two-sided", method="exact")
     assert result.u == expected.statistic
     assert result.p_two_sided == pytest.approx(expected.pvalue)
 
@@ -97,8 +97,8 @@ def test_without_ties_the_interval_inverts_the_test(differences: list[float]) ->
         return
     assert low is not None and high is not None
     # A shift just outside the interval is rejected at 5%, one just inside is not.
-    inside = wilcoxon(np.array(differences) - (low + 1e-6), method="exact").pvalue
-    outside = wilcoxon(np.array(differences) - (low - 1e-6), method="exact").pvalue
+    inside = stats.wilcoxon(np.array(differences) - (low + 1e-6), method="exact").pvalue
+    outside = stats.wilcoxon(np.array(differences) - (low - 1e-6), method="exact").pvalue
     assert outside <= 0.05 < inside
 
 
@@ -127,14 +127,14 @@ def test_large_samples_agree_with_the_exact_ones(monkeypatch: pytest.MonkeyPatch
     exact = shift_paired(x.tolist(), y.tolist())
     unpaired = shift_unpaired(x[:60].tolist(), y[:70].tolist())
     monkeypatch.setattr(ranks, "MAX_ADDITIONS", 0)
-    shift._paired_critical.cache_clear()
+    wilcoxon._paired_critical.cache_clear()
     normal = shift_paired(x.tolist(), y.tolist())
     assert normal.p_two_sided == pytest.approx(exact.p_two_sided, abs=2e-3)
     assert normal.ci95 == pytest.approx(exact.ci95, abs=0.01)
     normal_unpaired = shift_unpaired(x[:60].tolist(), y[:70].tolist())
     assert normal_unpaired.p_greater == pytest.approx(unpaired.p_greater, abs=2e-3)
     assert normal_unpaired.ci95 == pytest.approx(unpaired.ci95, abs=0.02)
-    shift._paired_critical.cache_clear()
+    wilcoxon._paired_critical.cache_clear()
 
 
 @given(small_values, small_values, st.booleans())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenkeel_dashboard.frame.sign_in_sessions import LASTS_S, SignInSessions
-from evenkeel_dashboard.frame.user_tokens import Identity
+from evenkeel_dashboard.frame.sign_in_cookie import LASTS_S, SignInSessions
+from evenkeel_dashboard.frame.user_access import Identity
 from tests.fixtures.manual_clock import ManualClock
 
 ANN = Identity("ann", "secret-token", "acme", may_act=True)

@@ -12,8 +12,8 @@ from evenkeel_evals.stats.clusters import cluster_sums
 from evenkeel_evals.stats.inputs import Floats, Interval
 from evenkeel_evals.stats.ordered_sums import OrderedSums
 from evenkeel_evals.stats.ranks import doubled_ranks
-from evenkeel_evals.stats.shift import PairedShift, shift_of_differences, signed_rank_tails
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
+from evenkeel_evals.stats.wilcoxon import PairedShift, shift_of_differences, signed_rank_tails
 
 
 def shift_of_clusters(differences: Floats, codes: NDArray[np.int64]) -> PairedShift:

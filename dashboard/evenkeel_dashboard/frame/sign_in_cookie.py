@@ -1,4 +1,4 @@
-"""Remembers who is signed in, so that a reload does not ask again."""
+"""The cookie that remembers who is signed in, so that a reload does not ask again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evenkeel_dashboard.frame.user_tokens import Identity
+from evenkeel_dashboard.frame.user_access import Identity
 
 _COOKIE = "evenkeel_session"
 LASTS_S = 12 * 3_600
