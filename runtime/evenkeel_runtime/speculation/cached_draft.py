@@ -77,13 +77,14 @@ class HandedAnswer:
 
     def _switch(self, answer: list[int]) -> None:
         """Continue with another answer that begins like the model's, if there is one."""
-        self._others = [o for o in self._others if len(o) > len(answer)]
-        for other in self._others:
-            if other[: len(answer)] == answer:
-                self._tokens, self._packed = other, _pack(other)
-                # Most of what is alike at its beginning is the same answer.
-                self.kind, self.run, self._at = NUM_TRUSTS - 1, len(answer), len(answer)
-                return
+        # The model's answer only grows, so one that differs from it is never tried again.
+        size = len(answer)
+        self._others = [o for o in self._others if len(o) > size and o[:size] == answer]
+        if self._others:
+            self._tokens = self._others[0]
+            self._packed = _pack(self._tokens)
+            # Most of what is alike at its beginning is the same answer.
+            self.kind, self.run, self._at = NUM_TRUSTS - 1, size, size
 
     def _find_back(self, recent: Sequence[int]) -> None:
         """Go to where the last tokens match: first after the difference, else anywhere."""
