@@ -20,7 +20,7 @@ from evenkeel_evals.ask.schedule import interleave
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
 from evenkeel_evals.verdict.gates import parse_gates
 

@@ -42,7 +42,7 @@ from evenkeel_evals.ask.journal import FILE_NAME, Journal
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
 from evenkeel_evals.verdict.gates import parse_gates
 

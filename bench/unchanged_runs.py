@@ -26,7 +26,7 @@ from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, Judgement, judge
 from evenkeel_evals.verdict.gates import parse_gates, with_errors
 

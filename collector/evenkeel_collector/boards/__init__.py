@@ -1,1 +1,1 @@
-"""Grafana boards for our metrics, our tables and the exported SLO rules."""
+"""Grafana boards (`catalogue`) for our metrics, our tables and the exported SLO rules."""

@@ -1,1 +1,1 @@
-"""Delivers notifications, with retries, to Slack, e-mail, webhooks and apprise."""
+"""Delivers notifications to Slack, e-mail, webhooks and apprise; `receiver_queue` retries."""

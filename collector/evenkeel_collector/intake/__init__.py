@@ -1,1 +1,1 @@
-"""Checks OTLP, scrapes and feedback, and encodes them for the log."""
+"""Checks OTLP, scrapes and feedback, and encodes them for the write-ahead log."""

@@ -30,7 +30,7 @@ from evenkeel_collector.query.guard import (
     result_format,
 )
 from evenkeel_collector.query.names import CLIENT_SETTINGS, LIMITED
-from evenkeel_collector.query.tenant_access import (
+from evenkeel_collector.query.tenant_row_filters import (
     WITHOUT_INDEXES,
     Table,
     error_for,

@@ -1,1 +1,1 @@
-"""Stores log segments in ClickHouse: schema, rollups, retention, backup."""
+"""Makes log segments into rows of any engine, with prices; schema, rollups, retention, backup."""

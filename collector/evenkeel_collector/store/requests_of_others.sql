@@ -1,5 +1,5 @@
 -- The query of the view spans_of_others_to_requests: LLM requests that others trace, an engine itself,
--- OpenInference, OpenLLMetry, and plain OpenTelemetry GenAI clients. engine_spans.py fills in how each
+-- OpenInference, OpenLLMetry, and plain OpenTelemetry GenAI clients. views_of_others.py fills in how each
 -- engine's spans are recognised and read (evenkeel/engines/*.toml). Numbers follow the rule in
 -- 02_requests.sql. Durations by clients include the network; a span whose times were replaced has none.
 -- In steps, each of which reads the columns of the one below: the engine analyses a view at each insert, and

@@ -23,7 +23,6 @@ from evenkeel_collector.log.repeats import SeenBodies, repeats_of
 from evenkeel_collector.log.segment_format import read_bodies
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.disk_room import check_room_to_change
-from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.held_requests import hold_client_requests
 from evenkeel_collector.store.migrations import migrate, read_migrations
 from evenkeel_collector.store.pricing import StoredPrices
@@ -31,6 +30,7 @@ from evenkeel_collector.store.request_columns import add_columns
 from evenkeel_collector.store.rollups import InsertGate, Rollups
 from evenkeel_collector.store.sql import quote
 from evenkeel_collector.store.unfinished_inserts import forget_unfinished_inserts
+from evenkeel_collector.store.views_of_others import set_views_of_others
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -4,8 +4,8 @@ Sessions that show the same view with the same token share the results, so that 
 as much as one: live ranges end at the same moments for all (`Selection.window`), and results are
 cached for one refresh interval. The token is part of the cache key, so no user gets results read
 with another token. Which tenant's rows a token may read, the collector's query port decides
-(tenant_access.py). A page starts all queries of its range at once (`rows_later`) and waits for each
-where it draws it. On a rerun, the page's queries that have not started are dropped (`leave`).
+(tenant_row_filters.py). A page starts all queries of its range at once (`rows_later`) and waits for
+each where it draws it. On a rerun, the page's queries that have not started are dropped (`leave`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who a user is, and what their pages may show: the users file, their token, their tenant's SLOs.
 
-Rows are restricted by the token: the collector's query port (query/tenant_access.py) leaves out
-those of other tenants.
+Rows are restricted by the token: the collector's query port (query/tenant_row_filters.py) leaves
+out those of other tenants.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
 from evenkeel_evals.production.recorded_traffic import NAME, keep_traffic, read_traffic
 from evenkeel_evals.report.files import write_files
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.decision import EXIT_GOOD, EXIT_REGRESSED
 from evenkeel_evals.verdict.gate_verdicts import OVERALL
 from evenkeel_evals.verdict.gates import ErrorGate, Gate, parse_gates, with_errors

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from evenkeel.errors import CannotMeasureError
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 
 
 class Ending(StrEnum):

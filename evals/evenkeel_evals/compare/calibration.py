@@ -16,7 +16,7 @@ from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.stats.binary import proportion
 from evenkeel_evals.stats.clusters import cluster_codes
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import judge
 from evenkeel_evals.verdict.gates import Gate, name_of
 from evenkeel_evals.verdict.measure import estimate

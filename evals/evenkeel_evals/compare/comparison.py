@@ -36,7 +36,7 @@ from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.compare.server_side import record_server_times
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.report.spans import NO_ENDPOINT
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.cost_effects import find_missing
 from evenkeel_evals.verdict.decision import decide
 from evenkeel_evals.verdict.gate_verdicts import Judgement, Look

@@ -14,7 +14,7 @@ from evenkeel.spans import AttributeValue
 from evenkeel_evals.production.live import LiveWindow, Row
 from evenkeel_evals.production.live_estimate import LiveEstimate
 from evenkeel_evals.report.spans import make_context, make_span
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 
 SERVICE = "evenkeel-live"
 

@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from evenkeel_evals.report.table import cells
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.decision import COULD_NOT_MEASURE
 from evenkeel_evals.verdict.gate_verdicts import GateResult
 from evenkeel_evals.verdict.outcome import Outcome

@@ -18,7 +18,7 @@ from evenkeel_evals.stats.inputs import (
     check_positive,
 )
 from evenkeel_evals.stats.tango import score_interval, score_z
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 
 ALPHA = 0.05
 

@@ -1,1 +1,1 @@
-"""Turns answers into effects with intervals, and effects into verdicts."""
+"""Turns answers into effects, those into verdicts of gates, and those into the decision."""

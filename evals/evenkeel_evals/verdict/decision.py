@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.cost_effects import find_missing
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, Judgement, slices_of
 from evenkeel_evals.verdict.gates import (

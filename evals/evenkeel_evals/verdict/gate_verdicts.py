@@ -11,7 +11,7 @@ from typing import Any
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.dataset.dataset import Item
 from evenkeel_evals.stats.multiplicity import holm
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.effect import Effect
 from evenkeel_evals.verdict.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
 from evenkeel_evals.verdict.measure import measure

@@ -1,1 +1,1 @@
-"""The exporter process: steps and requests in, ledgers and OTLP out."""
+"""The exporter process: steps and requests in; sessions, energy, ledgers and OTLP out."""

@@ -1,1 +1,1 @@
-"""The verified response cache: answers, drafts and evidence from earlier requests."""
+"""The verified response cache: answers, drafts, and evidence of what may be served."""

@@ -25,10 +25,10 @@ from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.store import QUERIES
 from evenkeel.times import to_datetime
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.store.engine_spans import set_views_of_others
 from evenkeel_collector.store.migrations import run_statement
 from evenkeel_collector.store.rollups import Rollups, view_statements
 from evenkeel_collector.store.storage import Storage
+from evenkeel_collector.store.views_of_others import set_views_of_others
 from tests.fixtures.slo_requests import random_filters, random_statuses
 
 # What is no metric of requests.

@@ -19,7 +19,7 @@ from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult
 from evenkeel.store import read_query
 from evenkeel_collector.alerts.alert import Alert
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.query.tenant_access import TENANT_OF
+from evenkeel_collector.query.tenant_row_filters import TENANT_OF
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.rule_evaluator import RuleEvaluator
 from evenkeel_collector.slo.spike_evidence import SpikeAlert, gather

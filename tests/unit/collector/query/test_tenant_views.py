@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenkeel_collector.query.tenant_access import error_for, is_limit
+from evenkeel_collector.query.tenant_row_filters import error_for, is_limit
 from evenkeel_collector.query.tenant_views import (
     for_tenant_views,
     name_for_tenant_views,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.compare.bisect_file import load_changes
 from evenkeel_evals.compare.bisection import Ending, bisect
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 
 
 @given(st.integers(1, 40), st.data())

@@ -21,7 +21,7 @@ from evenkeel_evals.compare import comparison as module
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.dataset.dataset import Dataset, Item, Message
 from evenkeel_evals.scorers.base import Context, Label, Score, Scorer, make_scorer
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gates import parse_gates, with_errors
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look
 

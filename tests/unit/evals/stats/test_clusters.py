@@ -17,7 +17,7 @@ from evenkeel_evals.stats.clustered_wilcoxon import shift_of_clusters
 from evenkeel_evals.stats.clusters import cluster_codes, design_effect
 from evenkeel_evals.stats.inputs import Floats
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.stats.wilcoxon import shift_of_differences
 from evenkeel_evals.verdict.gate_verdicts import Look, judge
 from evenkeel_evals.verdict.gates import parse_gates

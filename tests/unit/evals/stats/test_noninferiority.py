@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind, ttest_rel
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.stats.noninferiority import noninferior_accuracy, noninferior_latency
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 
 latencies = st.lists(st.floats(0.01, 10), min_size=3, max_size=30)
 

@@ -12,7 +12,7 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, ServerTimes
 from evenkeel_evals.report.table import cells
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict import cost_effects
 from evenkeel_evals.verdict.cost_effects import find_missing, measure_costs
 from evenkeel_evals.verdict.decision import COULD_NOT_MEASURE, decide

@@ -8,7 +8,7 @@ import pytest
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.scorers.base import Score
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
 from evenkeel_evals.verdict.gates import ErrorGate, parse_gates, with_errors
 from evenkeel_evals.verdict.latency_effects import Latencies

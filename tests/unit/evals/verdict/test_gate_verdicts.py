@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.effect import Effect
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, combine, judge
 from evenkeel_evals.verdict.gates import LatencyGate, parse_gates

@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import Look
 from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look, plan_looks

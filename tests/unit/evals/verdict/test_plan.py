@@ -6,7 +6,7 @@ import pytest
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import judge
 from evenkeel_evals.verdict.gates import Gate, parse_gates
 from evenkeel_evals.verdict.plan import Assumptions, plan_gates, refuse_undecidable

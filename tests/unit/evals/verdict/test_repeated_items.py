@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import Look
 from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look

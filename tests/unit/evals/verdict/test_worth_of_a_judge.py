@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, merge
-from evenkeel_evals.stats.verdict import Verdict
+from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.gate_verdicts import judge
 from evenkeel_evals.verdict.gates import parse_gates
 from evenkeel_evals.verdict.preferences import quality

@@ -156,7 +156,7 @@ def test_every_table_shows_a_tenant_its_rows(
 
 
 def test_no_table_shows_a_tenant_what_is_not_told_apart(collector: CollectorProcess) -> None:
-    """A table that somebody adds is empty for tenants until tenant_access.py knows it."""
+    """A table that somebody adds is empty for tenants until tenant_row_filters.py knows it."""
     tables = rows(
         collector,
         "SELECT name, engine FROM system.tables WHERE database = 'evenkeel'"
