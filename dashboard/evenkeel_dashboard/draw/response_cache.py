@@ -9,7 +9,7 @@ OUTCOMES = {
     "draft": "the model gave another answer than its draft",
     "shadow": "found in shadow mode, answered by the model",
     "miss": "miss",
-    "bypass": "not looked up: not eligible",
+    "bypass": "not eligible: neither served nor stored",
     "replay": "a served answer, checked by the model",
 }
 
