@@ -25,7 +25,7 @@ from sqlalchemy.dialects.sqlite import insert
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.alerts.alert import Alert, Transition, Update
 from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.outbox import IS_OVERTAKEN, Outbox
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Life, State
 from evenkeel_collector.alerts.tables import (
@@ -106,6 +106,12 @@ class AlertBook(Outbox):
         """Queue further notifications of a known alert; return how many are new."""
         with self.transaction():
             return self.write_notifications(notifications, now_ns, or_ignore=True)
+
+    def newest_waiting(self, numbers: Collection[int]) -> set[int]:
+        """Return which of these notifications wait, with none after them about the same alert."""
+        has_later = exists().where(IS_OVERTAKEN)
+        waiting = select(outbox.c.number).where(IS_WAITING, outbox.c.number.in_(numbers))
+        return set(self.connection.scalars(waiting.where(~has_later)))
 
     def acknowledge(self, alert_id: str, author: str, comment: str, now_ns: int) -> None:
         """Record who acknowledged a firing; a later acknowledgement does not replace the first."""

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import smtplib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -53,8 +53,8 @@ class DeliveryResult:
         is_busy: It works, but asked to retry later.
         error: What went wrong; '' if nothing did.
         retry_after_s: The delay that the receiver asked for.
-        left: The e-mail recipients that were refused for now; None if none was refused at all.
-        is_in_part: Other recipients have it.
+        refused: The e-mail recipients that were refused, with the server's codes.
+        is_in_part: The other recipients have it.
     """
 
     is_delivered: bool = False
@@ -63,7 +63,7 @@ class DeliveryResult:
     is_busy: bool = False
     error: str = ""
     retry_after_s: float | None = None
-    left: tuple[str, ...] | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)
     is_in_part: bool = False
 
 
@@ -128,10 +128,10 @@ async def deliver(
         )
     except RecipientsRefused as error:
         return DeliveryResult(
-            is_refused=not error.left,
+            is_refused=all(code >= 500 for code in error.codes.values()),
             is_in_part=error.is_in_part,
             error=str(error),
-            left=error.left,
+            refused=error.codes,
         )
     except ConfigurationError as error:
         return DeliveryResult(is_refused=True, error=str(error))

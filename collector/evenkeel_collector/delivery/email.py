@@ -6,7 +6,7 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import format_datetime, getaddresses
@@ -21,25 +21,31 @@ from evenkeel_collector.delivery.text import text_of, title_of
 
 # How long to wait for the answer to QUIT.
 _GOODBYE_S = 1.0
+_CLOSING = 421
 
 
 class RecipientsRefused(EvenkeelError):
     """The server refused some recipients, or all.
 
     Attributes:
-        left: Those that it may accept later; empty if the refusals are permanent.
+        codes: Its answers, by address; those below 500 may change.
         is_in_part: Whether it accepted the message for the others.
     """
 
-    def __init__(self, codes: Mapping[str, int], receiver: Receiver) -> None:
-        super().__init__(f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}")
-        self.left = tuple(
-            recipient
-            for recipient in receiver.recipients
-            if any(codes.get(address, 500) < 500 for _, address in getaddresses([recipient]))
-        )
-        everyone = {address for _, address in getaddresses(receiver.recipients)}
-        self.is_in_part = not everyone <= codes.keys()
+    def __init__(self, codes: Mapping[str, int], is_in_part: bool) -> None:
+        super().__init__(describe_refusals(codes))
+        self.codes = codes
+        self.is_in_part = is_in_part
+
+
+def describe_refusals(codes: Mapping[str, int]) -> str:
+    """Return the addresses that a server refused, with its answers."""
+    return f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}"
+
+
+def addresses_of(recipients: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of recipients, each once; one text may name several."""
+    return tuple(dict.fromkeys(address for _, address in getaddresses(recipients)))
 
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
@@ -94,12 +100,13 @@ def send_email(
             if not isinstance(server.sock, ssl.SSLSocket):
                 _check_plain(target)
             server.login(unquote(parts.username), receiver.secrets[0].read())
-        refused = _hand_over(server, make_email(receiver, notification))
+        addresses = addresses_of(receiver.recipients)
+        refused = _hand_over(server, make_email(receiver, notification), addresses)
     finally:
         _leave(server)
         cut_off.cancel()
     if refused:
-        raise RecipientsRefused(refused, receiver)
+        raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
 
 
 def _check_plain(target: ResolvedAddress) -> None:
@@ -115,12 +122,22 @@ def _check_plain(target: ResolvedAddress) -> None:
         )
 
 
-def _hand_over(server: smtplib.SMTP, message: EmailMessage) -> dict[str, int]:
-    """Send a message; return the recipients that the server refused, with its codes."""
+def _hand_over(
+    server: smtplib.SMTP, message: EmailMessage, addresses: Sequence[str]
+) -> dict[str, int]:
+    """Send a message; return the recipients that the server refused, with its codes.
+
+    Raises:
+        SMTPResponseException: If it has sent the message to nobody, and not for their addresses.
+    """
     try:
-        refused = server.send_message(message)
+        refused = server.send_message(message, to_addrs=addresses)
     except smtplib.SMTPRecipientsRefused as error:
         refused = error.recipients
+        for code, said in refused.values():
+            # It ends the connection: those who were accepted get nothing, others were not tried.
+            if code == _CLOSING:
+                raise smtplib.SMTPResponseException(code, said) from error
     return {address: code for address, (code, _) in refused.items()}
 
 

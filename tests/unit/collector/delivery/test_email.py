@@ -21,14 +21,19 @@ OK = DeliveryResult(is_delivered=True)
 TO = ("ann@x.test", "bob@x.test")
 
 
-def send(mail: MailServer, summary: str = "It burns", timeout_s: float = 10.0) -> DeliveryResult:
+def send(
+    mail: MailServer,
+    summary: str = "It burns",
+    timeout_s: float = 10.0,
+    to: tuple[str, ...] = TO,
+) -> DeliveryResult:
     receiver = Receiver(
         "mail",
         f"smtp://127.0.0.1:{mail.port}",
         ReceiverType.EMAIL,
         allow_private=True,
         sender="evenkeel@x.test",
-        recipients=TO,
+        recipients=to,
     )
     alert = replace(ALERT, annotations={"summary": summary})
     notification = replace(NOTIFICATION, alerts=(alert,))
@@ -89,6 +94,10 @@ REFUSALS = [
     ("all greylisted", {"ann@x.test": "451 later", "bob@x.test": "451 later"}, False),
     ("an unknown sender", {"MAIL": "550 no"}, True),
     ("no messages now", {"DATA": "421 busy"}, False),
+    ("the first when it closes down", {"ann@x.test": "421 closing"}, False),
+    ("the last when it closes down", {"bob@x.test": "421 closing"}, False),
+    ("one unknown, then it closes", {"ann@x.test": "550 no", "bob@x.test": "421 closing"}, False),
+    ("a server that is gone after one", {"bob@x.test": CLOSES}, False),
     ("spam", {"DOT": "554 spam"}, True),
     ("a full disk", {"DOT": "452 full"}, False),
     ("a server that hangs", {"DOT": HANGS}, False),
@@ -106,6 +115,28 @@ def test_what_no_server_accepted_is_not_delivered(
         outcome = send(mail, timeout_s=1.0)
     assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
     assert outcome.error
+    assert not outcome.is_in_part
+
+
+SAME = [
+    ("twice", ("bob@x.test", "Bob <bob@x.test>"), ["bob@x.test"]),
+    ("several in one", ("ann@x.test, Bob <bob@x.test>",), ["ann@x.test", "bob@x.test"]),
+    ("a name with a comma", ('"B, Bob" <bob@x.test>',), ["bob@x.test"]),
+    ("an encoded name with a comma", ("=?utf-8?q?B=2C_Bob?= <bob@x.test>",), ["bob@x.test"]),
+    ("cases of one address", ("bob@x.test", "Bob@x.test"), ["bob@x.test", "Bob@x.test"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("to", "addresses"), [case[1:] for case in SAME], ids=[case[0] for case in SAME]
+)
+def test_every_address_is_named_once(to: tuple[str, ...], addresses: list[str]) -> None:
+    """smtplib counts refusals by address: with one named twice it sends a message to nobody."""
+    with serve_mail({"bob@x.test": "550 no"}) as mail:
+        outcome = send(mail, to=to)
+    assert mail.sent_to() == addresses
+    assert (outcome.is_in_part, outcome.refused) == (len(addresses) > 1, {"bob@x.test": 550})
+    assert len(mail.messages) == (len(addresses) > 1)
 
 
 def test_recipients_that_are_refused_for_now_are_left() -> None:
@@ -113,7 +144,7 @@ def test_recipients_that_are_refused_for_now_are_left() -> None:
         outcome = send(mail)
     assert not outcome.is_delivered
     assert not outcome.is_refused
-    assert (outcome.is_in_part, outcome.left) == (True, TO[1:])
+    assert (outcome.is_in_part, outcome.refused) == (True, {"bob@x.test": 451})
     assert outcome.error == "recipients refused: bob@x.test (451)"
 
 
