@@ -153,6 +153,7 @@ async def _attempt(
     threads: Executor | None,
 ) -> DeliveryResult:
     loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s
     address = await loop.run_in_executor(threads, receiver.address)
     if receiver.type is ReceiverType.APPRISE:
         await send_apprise(receiver, notification, address)
@@ -160,7 +161,8 @@ async def _attempt(
     proxy = find_proxy(address)
     target = await find_target(address, receiver.allow_private, threads, proxy is not None)
     if receiver.type is ReceiverType.EMAIL:
-        await loop.run_in_executor(threads, send_email, receiver, notification, target, timeout_s)
+        left_s = until_s - loop.time()
+        await loop.run_in_executor(threads, send_email, receiver, notification, target, left_s)
         return DeliveryResult(is_delivered=True)
     posting = await loop.run_in_executor(
         threads, make_posting, receiver, notification, time.time_ns()

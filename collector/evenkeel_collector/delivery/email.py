@@ -6,6 +6,7 @@ import smtplib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.message import EmailMessage
@@ -19,7 +20,7 @@ from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress, is_inside
 from evenkeel_collector.delivery.text import text_of, title_of
 
-# How long to wait for the answer to QUIT.
+# How long to wait for the answer to QUIT, at most.
 _GOODBYE_S = 1.0
 _CLOSING = 421
 
@@ -86,6 +87,7 @@ def send_email(
         server = smtplib.SMTP(timeout=timeout_s)
     # Connect to the checked address; certificates are checked for the name.
     server._host = target.host  # type: ignore[attr-defined]
+    until_s = time.monotonic() + timeout_s
     # The socket's timeout applies to each read: a reply sent byte by byte would block the thread.
     cut_off = threading.Timer(timeout_s, _cut_off, [server])
     cut_off.daemon = True
@@ -103,7 +105,8 @@ def send_email(
         addresses = addresses_of(receiver.recipients)
         refused = _hand_over(server, make_email(receiver, notification), addresses)
     finally:
-        _leave(server)
+        # The caller waits no longer, and would take an accepted message for a failed one.
+        _leave(server, min(_GOODBYE_S, (until_s - time.monotonic()) / 2))
         cut_off.cancel()
     if refused:
         raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
@@ -156,11 +159,11 @@ def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> 
     server.connect(last, port)
 
 
-def _leave(server: smtplib.SMTP) -> None:
+def _leave(server: smtplib.SMTP, wait_s: float) -> None:
     """Close the connection; the server's answer to that cannot undo what it accepted before."""
     with suppress(OSError):
         if server.sock is not None:
-            server.sock.settimeout(_GOODBYE_S)
+            server.sock.settimeout(max(wait_s, 0.0))
             server.docmd("QUIT")
     server.close()
 

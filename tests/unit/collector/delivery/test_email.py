@@ -88,6 +88,12 @@ def test_a_message_that_was_accepted_is_delivered_whatever_comes_after(goodbye: 
     assert len(mail.messages) == 1
 
 
+def test_a_message_that_is_accepted_late_is_delivered_though_the_goodbye_hangs() -> None:
+    with serve_mail({"QUIT": HANGS}, accepts_after_s=1.2) as mail:
+        assert send(mail, timeout_s=2.0) == OK
+    assert len(mail.messages) == 1
+
+
 REFUSALS = [
     ("unknown recipients", {"ann@x.test": "550 no", "bob@x.test": "551 no"}, True),
     ("one unknown, one greylisted", {"ann@x.test": "550 no", "bob@x.test": "451 later"}, False),
