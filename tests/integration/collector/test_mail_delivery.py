@@ -178,7 +178,7 @@ def test_who_is_greylisted_holds_up_nothing_newer_to_the_others(
             wait_until_delivered(book, 2)
     newest = mail.messages[-1]
     assert newest["To"] in ("bob@x.test", "ann@x.test, Bob <bob@x.test>")
-    assert ("slo=other" if is_grouped else "resolved since") in newest.get_content()
+    assert ("slo=other" if is_grouped else "resolved at") in newest.get_content()
     assert book.count_by_state() == {"waiting": 0, "delivered": 2, "dead": 0}
 
 

@@ -13,6 +13,7 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
 from evenkeel_collector.delivery.email import send_email
+from evenkeel_collector.delivery.text import text_of
 from tests.fixtures.mail_server import CLOSES, HANGS, MailServer, serve_mail
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
@@ -78,6 +79,14 @@ def test_a_name_in_the_subject_is_text_only(summary: str, shown: str | None) -> 
     assert b"\0" not in mail.raw[0]
     assert max(map(len, mail.raw[0].split(b"\r\n"))) <= 998
     assert mail.sent_to() == list(TO)
+
+
+def test_an_end_says_when_it_was_and_when_the_alert_began() -> None:
+    """For who did not get the start, and because the end may come late."""
+    alert = replace(ALERT, ends_at_ns=10**18 + 600 * 10**9)
+    text = text_of(replace(NOTIFICATION, alerts=(alert,)))
+    said = "resolved at 2001-09-09T01:56:40.000Z, fired at 2001-09-09T01:46:40.000Z\n"
+    assert text.startswith(said)
 
 
 @pytest.mark.parametrize("goodbye", [HANGS, CLOSES, "421 too busy", "500 what?"])
