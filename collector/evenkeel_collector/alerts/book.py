@@ -113,6 +113,13 @@ class AlertBook(Outbox):
         waiting = select(outbox.c.number).where(IS_WAITING, outbox.c.number.in_(numbers))
         return set(self.connection.scalars(waiting.where(~has_later)))
 
+    def count_by_state(self) -> Mapping[str, int]:
+        """Return the number of notifications by state: waiting, delivered, dead or withdrawn."""
+        rows = self.connection.execute(
+            select(outbox.c.state, func.count()).group_by(outbox.c.state)
+        )
+        return {"waiting": 0, "delivered": 0, "dead": 0} | {state: num for state, num in rows}
+
     def acknowledge(self, alert_id: str, author: str, comment: str, now_ns: int) -> None:
         """Record who acknowledged a firing; a later acknowledgement does not replace the first."""
         row = {"alert_id": alert_id, "author": author, "comment": comment, "time_ns": now_ns}

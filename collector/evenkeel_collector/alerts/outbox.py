@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
     true,
     union,
+    union_all,
     update,
 )
 from sqlalchemy.dialects.sqlite import insert
@@ -31,12 +32,12 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.alerts.tables import (
     IS_DEAD,
-    IS_PART,
     IS_WAITING,
     alerts,
     as_row,
     group_members,
     outbox,
+    was_accepted,
 )
 
 _S = 10**9
@@ -320,15 +321,17 @@ class Outbox(AlertDatabase):
         Also those of which some recipients rejected the newest within an hour.
         """
         works_again = exists().where(
+            was_accepted(_later, by_all=True),
             _later.c.receiver == outbox.c.receiver,
-            _later.c.state == "delivered",
             _later.c.ended_ns >= outbox.c.ended_ns,
-            ~_later.c.is_refused,
         )
         is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
-        in_part = IS_PART & (outbox.c.ended_ns > now_ns - PART_NS) & ~works_again
-        is_dead = IS_DEAD & outbox.c.is_refused & ~works_again
-        return self._tried((IS_WAITING & is_late) | is_dead | in_part)
+        is_recent = outbox.c.ended_ns > now_ns - PART_NS
+        return self._tried(
+            IS_WAITING & is_late,
+            IS_DEAD & outbox.c.is_refused & ~works_again,
+            was_accepted(outbox, by_all=False) & is_recent & ~works_again,
+        )
 
     def retried(self) -> dict[str, FailingReceiver]:
         """Return the receivers whose waiting notifications have failed so far, by name.
@@ -337,7 +340,9 @@ class Outbox(AlertDatabase):
         """
         return self._tried(IS_WAITING)
 
-    def _tried(self, condition: ColumnElement[bool]) -> dict[str, FailingReceiver]:
+    def _tried(self, *conditions: ColumnElement[bool]) -> dict[str, FailingReceiver]:
+        # Each condition has its own index, which a disjunction of them would not use.
+        numbers = union_all(*(select(outbox.c.number).where(each) for each in conditions))
         query = (
             select(
                 outbox.c.receiver,
@@ -345,7 +350,7 @@ class Outbox(AlertDatabase):
                 func.min(outbox.c.created_ns),
                 func.max(outbox.c.last_error),
             )
-            .where(outbox.c.num_attempts > 0, condition)
+            .where(outbox.c.num_attempts > 0, outbox.c.number.in_(numbers))
             .group_by(outbox.c.receiver)
         )
         return {name: FailingReceiver(*found) for name, *found in self.connection.execute(query)}
@@ -361,13 +366,6 @@ class Outbox(AlertDatabase):
         if number is not None:
             statement = statement.where(outbox.c.number == number)
         return self.connection.execute(statement.values(**_AGAIN, next_attempt_ns=now_ns)).rowcount
-
-    def count_by_state(self) -> Mapping[str, int]:
-        """Return the number of notifications by state: waiting, delivered, dead or withdrawn."""
-        rows = self.connection.execute(
-            select(outbox.c.state, func.count()).group_by(outbox.c.state)
-        )
-        return {"waiting": 0, "delivered": 0, "dead": 0} | {state: num for state, num in rows}
 
     def end_firing(self, alert_id: str, now_ns: int) -> None:
         """Withdraw repetitions of an ended firing; retry its other notifications only briefly."""
