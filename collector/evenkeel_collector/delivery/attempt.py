@@ -133,6 +133,9 @@ async def deliver(
             error=str(error),
             refused=error.codes,
         )
+    except smtplib.SMTPNotSupportedError as error:
+        # The server has no login, or takes no such addresses.
+        return DeliveryResult(is_refused=True, error=str(error))
     except ConfigurationError as error:
         return DeliveryResult(is_refused=True, error=str(error))
     except OSError as error:

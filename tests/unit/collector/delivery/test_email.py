@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,12 +39,15 @@ def send(
     )
     alert = replace(ALERT, annotations={"summary": summary})
     notification = replace(NOTIFICATION, alerts=(alert,))
+    return attempt(receiver, notification, timeout_s)
 
-    async def attempt() -> DeliveryResult:
+
+def attempt(receiver: Receiver, notification: Notification, timeout_s: float) -> DeliveryResult:
+    async def run() -> DeliveryResult:
         async with httpx.AsyncClient() as client:
             return await deliver(client, receiver, notification, timeout_s)
 
-    return asyncio.run(attempt())
+    return asyncio.run(run())
 
 
 NAMES = [
@@ -131,6 +135,37 @@ def test_what_no_server_accepted_is_not_delivered(
     assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
     assert outcome.error
     assert not outcome.is_in_part
+
+
+UNSUPPORTED = [
+    ("a login", {"url": "smtp://ann@127.0.0.1:{}"}, "AUTH extension not supported"),
+    ("an address", {"recipients": ("köln@x.test",)}, "internationalized email support"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"), [case[1:] for case in UNSUPPORTED], ids=[case[0] for case in UNSUPPORTED]
+)
+def test_what_the_server_does_not_support_needs_someone_to_act(
+    tmp_path: Path, changes: dict[str, Any], error: str
+) -> None:
+    """`SloDeliveryFailing` fires at once, not after ten minutes."""
+    (tmp_path / "key").write_text("secret")
+    with serve_mail(extensions=("8BITMIME",)) as mail:
+        receiver = Receiver(
+            "mail",
+            f"smtp://127.0.0.1:{mail.port}",
+            ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),),
+            allow_private=True,
+            sender="evenkeel@x.test",
+            recipients=TO,
+        )
+        url = changes.pop("url", receiver.url).format(mail.port)
+        outcome = attempt(replace(receiver, url=url, **changes), NOTIFICATION, 5.0)
+    assert (outcome.is_delivered, outcome.is_refused) == (False, True)
+    assert error in outcome.error
+    assert mail.messages == []
 
 
 SAME = [
