@@ -161,8 +161,8 @@ def test_what_the_server_does_not_support_needs_someone_to_act(
             sender="evenkeel@x.test",
             recipients=TO,
         )
-        url = changes.pop("url", receiver.url).format(mail.port)
-        outcome = attempt(replace(receiver, url=url, **changes), NOTIFICATION, 5.0)
+        url = changes.get("url", receiver.url).format(mail.port)
+        outcome = attempt(replace(receiver, **changes | {"url": url}), NOTIFICATION, 5.0)
     assert (outcome.is_delivered, outcome.is_refused) == (False, True)
     assert error in outcome.error
     assert mail.messages == []
