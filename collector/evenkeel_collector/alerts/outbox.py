@@ -245,8 +245,6 @@ class Outbox(AlertDatabase):
         With an error, some of the receiver's recipients refused it.
         """
         values: dict[str, Any] = {} if sent is None else {"alerts": sent}
-        if error is not None:
-            values["num_attempts"] = outbox.c.num_attempts + 1
         self.connection.execute(
             update(outbox)
             .where(outbox.c.number == number)
@@ -255,6 +253,7 @@ class Outbox(AlertDatabase):
                 ended_ns=now_ns,
                 last_error=error,
                 is_refused=error is not None,
+                num_attempts=outbox.c.num_attempts + (error is not None),
                 **values,
             )
         )
@@ -320,17 +319,20 @@ class Outbox(AlertDatabase):
 
         Also those of which some recipients rejected the newest within an hour.
         """
-        works_again = exists().where(
-            was_accepted(_later, by_all=True),
-            _later.c.receiver == outbox.c.receiver,
-            _later.c.ended_ns >= outbox.c.ended_ns,
+        to_all, in_part = (
+            exists().where(
+                was_accepted(_later, by_all),
+                _later.c.receiver == outbox.c.receiver,
+                _later.c.ended_ns >= outbox.c.ended_ns,
+            )
+            for by_all in (True, False)
         )
         is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
         is_recent = outbox.c.ended_ns > now_ns - PART_NS
         return self._tried(
             IS_WAITING & is_late,
-            IS_DEAD & outbox.c.is_refused & ~works_again,
-            was_accepted(outbox, by_all=False) & is_recent & ~works_again,
+            IS_DEAD & outbox.c.is_refused & ~to_all & ~in_part,
+            was_accepted(outbox, by_all=False) & is_recent & ~to_all,
         )
 
     def retried(self) -> dict[str, FailingReceiver]:

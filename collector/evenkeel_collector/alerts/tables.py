@@ -228,13 +228,9 @@ Index("outbox_by_alert", *_IN_ORDER)
 Index("outbox_waiting", *_IN_ORDER, sqlite_where=IS_WAITING)
 Index("outbox_queue", outbox.c.receiver, outbox.c.number, sqlite_where=IS_WAITING)
 Index("outbox_dead", outbox.c.number, sqlite_where=IS_DEAD)
-Index("outbox_part", outbox.c.number, sqlite_where=was_accepted(outbox, by_all=False))
-Index(
-    "outbox_accepted",
-    outbox.c.receiver,
-    outbox.c.ended_ns,
-    sqlite_where=was_accepted(outbox, by_all=True),
-)
+for name, by_all in (("outbox_accepted", True), ("outbox_accepted_in_part", False)):
+    where = was_accepted(outbox, by_all)
+    Index(name, outbox.c.receiver, outbox.c.ended_ns, sqlite_where=where)
 Index("outbox_of_alert", outbox.c.alert_id)
 Index("group_members_of_alert", group_members.c.alert_id)
 Index("transitions_of_alert", transitions.c.alert_id)

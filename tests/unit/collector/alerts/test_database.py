@@ -188,10 +188,11 @@ def test_receivers_that_fail_are_found_without_reading_all_that_was_delivered(
     assert {step for step in steps if "SCAN outbox" in step} == {
         "SCAN outbox USING INDEX outbox_queue",
         "SCAN outbox USING INDEX outbox_dead",
-        "SCAN outbox USING INDEX outbox_part",
+        "SCAN outbox USING INDEX outbox_accepted_in_part",
     }
-    accepted = "SEARCH later USING INDEX outbox_accepted (receiver=? AND ended_ns>?)"
-    assert [step for step in steps if "later" in step] == [accepted] * 2
+    searches = [step for step in steps if "later" in step]
+    assert len(searches) == 3
+    assert all("INDEX outbox_accepted" in step and "ended_ns>?" in step for step in searches)
 
 
 def test_an_upgrade_that_is_cut_off_changes_nothing(

@@ -126,6 +126,24 @@ def test_a_resolution_that_was_given_up_keeps_it_firing_until_something_gets_thr
     assert office.cycle(86520) == ["delivery/a resolved"]
 
 
+def test_a_dead_letter_does_not_keep_it_firing_because_of_one_recipient(book: AlertBook) -> None:
+    """One who is refused for good: every e-mail since is delivered to the others."""
+    office = Office(book, A)
+    office.cycle(0, CHAT)
+    office.send(1)
+    office.cycle(10, replace(CHAT, holds=False))
+    (end,) = office.book.due(2**62)
+    office.send(11, "a")
+    assert office.cycle(12) == ["delivery/a firing"]
+    book.give_up(end, NOW + 13 * S)
+    office.cycle(20, CHAT)
+    (page,) = office.book.due(2**62)
+    book.mark_delivered(page.number, NOW + 21 * S, error="recipients refused: b@x.test (550)")
+    assert office.cycle(22) == []
+    assert office.cycle(3600) == []
+    assert office.cycle(3622) == ["delivery/a resolved"]
+
+
 def test_a_receiver_that_left_the_file_ends_its_alert(book: AlertBook) -> None:
     office = Office(book, A, B)
     office.cycle(0, CHAT)
