@@ -35,6 +35,8 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 TIMEOUT_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 _TOO_MANY = 429
+# For SMTP.
+_TOO_LARGE = 552
 # Temporary errors; any other 4xx needs someone to act.
 _PASSING_4XX = (408, 425, _TOO_MANY)
 _READ_BY_PEOPLE = (ReceiverType.SLACK, ReceiverType.EMAIL, ReceiverType.APPRISE)
@@ -120,10 +122,14 @@ async def deliver(
     except smtplib.SMTPResponseException as error:
         # 5xx is permanent. Report only the code: the text may quote the message.
         is_refused = error.smtp_code >= 500
+        # Its text, after the server had accepted the sender and the recipients, or its size, which
+        # servers refuse with the sender (RFC 1870).
+        is_about_notification = isinstance(error, smtplib.SMTPDataError) or (
+            isinstance(error, smtplib.SMTPSenderRefused) and error.smtp_code == _TOO_LARGE
+        )
         return DeliveryResult(
             is_refused=is_refused,
-            # Its text or size, after the server had accepted the sender and the recipients.
-            is_about_notification=is_refused and isinstance(error, smtplib.SMTPDataError),
+            is_about_notification=is_refused and is_about_notification,
             error=f"answered {error.smtp_code}",
         )
     except RecipientsRefused as error:

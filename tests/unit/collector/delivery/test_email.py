@@ -230,9 +230,12 @@ def test_a_password_in_a_secret_address_is_not_left_out_in_silence() -> None:
         send_email(receiver, NOTIFICATION, target, 1.0)
 
 
-@pytest.mark.parametrize(("word", "is_about"), [("DOT", True), ("MAIL", False)])
-def test_a_refused_text_holds_up_no_other_message(word: str, is_about: bool) -> None:
+@pytest.mark.parametrize(
+    ("word", "answer", "is_about"),
+    [("DOT", "554 no", True), ("MAIL", "554 no", False), ("MAIL", "552 too large", True)],
+)
+def test_a_refused_text_holds_up_no_other_message(word: str, answer: str, is_about: bool) -> None:
     """Others may be accepted, so the breaker stays closed."""
-    with serve_mail({word: "554 no"}) as mail:
+    with serve_mail({word: answer}, extensions=("SIZE 1000",)) as mail:
         outcome = send(mail)
     assert (outcome.is_refused, outcome.is_about_notification) == (True, is_about)
