@@ -93,7 +93,7 @@ def send_email(
     cut_off.daemon = True
     cut_off.start()
     try:
-        _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        _connect(server, target, 465 if parts.scheme == "smtps" else 25, until_s)
         server.ehlo()
         if parts.scheme == "smtp" and server.has_extn("starttls"):
             server.starttls(context=context)
@@ -144,7 +144,9 @@ def _hand_over(
     return {address: code for address, (code, _) in refused.items()}
 
 
-def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:
+def _connect(
+    server: smtplib.SMTP, target: ResolvedAddress, usual_port: int, until_s: float
+) -> None:
     port, timeout_s = target.port or usual_port, server.timeout
     *others, last = target.addresses
     for address in others:
@@ -155,7 +157,8 @@ def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> 
             if server.sock is not None:
                 server.sock.settimeout(timeout_s)
             return
-        server.timeout = timeout_s
+    # There is no socket to cut off yet, and a message sent later would be sent again.
+    server.timeout = max(until_s - time.monotonic(), 0.001)
     server.connect(last, port)
 
 

@@ -1,6 +1,8 @@
 """What mail servers are sent, and what their answers mean."""
 
 import asyncio
+import smtplib
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,28 @@ def attempt(receiver: Receiver, notification: Notification, timeout_s: float) ->
             return await deliver(client, receiver, notification, timeout_s)
 
     return asyncio.run(run())
+
+
+def test_both_addresses_of_a_server_are_tried_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond it the attempt has failed, and a message that was sent would be sent again."""
+    tried = []
+
+    def connect(server: smtplib.SMTP, host: str, port: int) -> None:
+        tried.append((host, server.timeout))
+        time.sleep(0.2)
+        raise TimeoutError
+
+    monkeypatch.setattr(smtplib.SMTP, "connect", connect)
+    receiver = Receiver("mail", "smtp://mail.test", ReceiverType.EMAIL, recipients=TO)
+    target = ResolvedAddress("::1", "mail.test", 25, "127.0.0.1")
+    with pytest.raises(TimeoutError):
+        send_email(receiver, NOTIFICATION, target, 0.9)
+    (first, first_s), (last, last_s) = tried
+    assert (first, last) == ("::1", "127.0.0.1")
+    assert first_s == pytest.approx(0.3)
+    assert 0 < last_s <= 0.7
 
 
 NAMES = [
