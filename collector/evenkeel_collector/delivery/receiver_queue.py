@@ -182,6 +182,7 @@ class ReceiverQueue:
         own = {n for n, part in self._in_part.items() if part.notification.receiver == self._name}
         if own:
             for number in own - self._book.newest_waiting(own) - self._busy():
+                self._book.pass_on_ends(self._in_part[number].notification)
                 self._end_in_part(number)
 
     def _end_in_part(self, number: int) -> bool:

@@ -191,3 +191,25 @@ def test_who_is_greylisted_does_not_put_off_repetitions(book: AlertBook, tmp_pat
             wait_until_delivered(book, 1)
             wait_for(lambda: engine.repeat([receiver], time.time_ns()) > 0)
             wait_for(lambda: mail.sent_to().count("ann@x.test") == 2)
+
+
+def test_who_was_greylisted_learns_of_an_end_from_the_next_message_about_the_group(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """An alert that has ended is no longer in the group, so that message alone would tell of it."""
+    with serve_mail() as mail:
+        receiver = replace(receiver_of(mail), group=AlertGrouping(("team",)))
+        fire(book, receiver)
+        fire(book, receiver, "other")
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_until_delivered(book, 1)
+            mail.answers["bob@x.test"] = "451 greylisted"
+            fire(book, receiver, holds=False)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 3)
+            fire(book, receiver, "third")
+            wait_for(lambda: mail.sent_to().count("ann@x.test") == 3)
+            mail.answers.clear()
+            wait_until_delivered(book, 3)
+    text = mail.messages[-1].get_content()
+    assert "slo=third" in text
+    assert text.index("slo=other") < text.index("resolved at") < text.index("slo=chat")
