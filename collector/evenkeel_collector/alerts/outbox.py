@@ -83,7 +83,7 @@ def _due(*which: ColumnElement[bool]) -> Select[Any]:
     longest_ns = case((outbox.c.num_attempts > 0, _LONGEST_WAIT_NS), else_=HOLD_NS)
     is_due = or_(next_ns <= now_ns, next_ns > now_ns + longest_ns)
     query = select(*_NOTIFICATION).where(outbox.c.number.in_(first), is_due)
-    return query.order_by(outbox.c.number).limit(bindparam("limit"))
+    return query.order_by(outbox.c.num_attempts > 0, outbox.c.number).limit(bindparam("limit"))
 
 
 _DUE = _due()
@@ -202,7 +202,7 @@ class Outbox(AlertDatabase):
         return set(self.connection.scalars(union(told, in_groups)))
 
     def due(self, now_ns: int, limit: int = 100, receiver: str | None = None) -> list[Notification]:
-        """Return the notifications to send now, oldest first, to one receiver or to all.
+        """Return the notifications to send now, oldest first, retries last, to one receiver or all.
 
         Only the oldest waiting notification per alert and receiver is due, so that "resolved" never
         arrives before "firing". A due time further ahead than any wait comes from a clock that has

@@ -89,6 +89,18 @@ def test_there_is_one_alert_a_receiver_when_all_of_them_fail(book: AlertBook) ->
     assert sorted(changes[3:]) == ["delivery/a resolved", "delivery/b resolved"]
 
 
+def test_a_new_page_goes_before_what_is_retried(book: AlertBook) -> None:
+    """Many pages that are refused, and retried every minute, would take all of its time."""
+    office = Office(book, A)
+    old = [replace(CHAT, slo=f"old-{i}", labels={"slo": f"old-{i}"}) for i in range(8)]
+    office.cycle(0, *old)
+    office.send(1, "a")
+    office.cycle(2, *old, CHAT)
+    first, *others = book.due(NOW + 3 * S, limit=8, receiver="a")
+    assert first.alerts[0].labels == {"slo": "chat"}
+    assert [n.alerts[0].labels["slo"] for n in others] == [f"old-{i}" for i in range(7)]
+
+
 def test_an_outage_counts_after_ten_minutes(book: AlertBook) -> None:
     office = Office(book, A, B)
     office.cycle(0, CHAT)
