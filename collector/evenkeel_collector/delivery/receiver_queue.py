@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.slo.receiver import Receiver, ReceiverType, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.delivery_health import FAILING_AFTER_NS
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.attempt import (
     TIMEOUT_S,
@@ -78,13 +79,17 @@ class PartlyDelivered:
         """The addresses that the server may accept later."""
         return [address for address, code in self.refused.items() if code < 500]
 
+    @property
+    def for_good(self) -> dict[str, int]:
+        """Those that it will not accept, with its answers."""
+        return {address: code for address, code in self.refused.items() if code >= 500}
+
     def after(self, outcome: DeliveryResult, addresses: Collection[str]) -> PartlyDelivered:
         """Return it after an attempt for those left; the file may name fewer addresses by now."""
         answers = outcome.refused
         if not outcome.is_delivered and not answers:
             answers = {address: self.refused[address] for address in self.left}
-        for_good = {address: code for address, code in self.refused.items() if code >= 500}
-        refused = {**for_good, **answers}
+        refused = {**self.for_good, **answers}
         return replace(self, refused={a: code for a, code in refused.items() if a in addresses})
 
 
@@ -134,6 +139,8 @@ class ReceiverQueue:
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
         self._in_part = context.in_part
+        # When e-mail recipients were first refused that have not been accepted since.
+        self._refused_since_ns: dict[str, int] = {}
 
     async def run(self) -> None:
         """Deliver until cancelled; attempts in flight are aborted then, and repeated later."""
@@ -190,10 +197,14 @@ class ReceiverQueue:
         part = self._in_part.get(number)
         if part is None:
             return False
-        error = describe_refusals(part.refused)
+        # Others get what is newer, or it is over.
+        long_ago_ns = time.monotonic_ns() - FAILING_AFTER_NS
+        failing = {a for a, since_ns in self._refused_since_ns.items() if since_ns <= long_ago_ns}
+        reported = {a: c for a, c in part.refused.items() if c >= 500 or a in failing}
+        error = describe_refusals(reported) if reported else None
         self._book.mark_delivered(number, time.time_ns(), part.notification.alerts, error)
         del self._in_part[number]
-        self._warn("delivered in part", part.notification, error)
+        self._warn("delivered in part", part.notification, describe_refusals(part.refused))
         self._context.count("delivered")
         return True
 
@@ -254,6 +265,7 @@ class ReceiverQueue:
             to = receiver if part is None else replace(receiver, recipients=left)
             timeout_s = self._context.policy.timeout_s
             outcome = await deliver(client, to, notification, timeout_s, threads)
+            self._record_refusals(left, outcome)
         if part is None and outcome.is_in_part:
             part = PartlyDelivered(notification, time.monotonic_ns(), {})
         if part is not None:
@@ -261,6 +273,15 @@ class ReceiverQueue:
             self._in_part[notification.number] = part
             outcome = self._settle(part, receiver, notification, outcome)
         self._record(notification, outcome)
+
+    def _record_refusals(self, addresses: Collection[str], outcome: DeliveryResult) -> None:
+        if not outcome.is_delivered and not outcome.refused:
+            return
+        for address in addresses:
+            if address in outcome.refused:
+                self._refused_since_ns.setdefault(address, time.monotonic_ns())
+            else:
+                self._refused_since_ns.pop(address, None)
 
     def _record(self, notification: Notification, outcome: DeliveryResult) -> None:
         now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._context.policy
@@ -316,7 +337,7 @@ class ReceiverQueue:
         return replace(
             outcome,
             is_delivered=is_over or not part.left,
-            is_refused=any(code >= 500 for code in part.refused.values()),
+            is_refused=bool(part.for_good),
             is_about_notification=True,
             error=describe_refusals(part.refused) if part.refused else "",
         )
