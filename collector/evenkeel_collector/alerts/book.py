@@ -24,8 +24,8 @@ from sqlalchemy.dialects.sqlite import insert
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.alerts.alert import Alert, Transition, Update
-from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.notification import Notification, fingerprint
+from evenkeel_collector.alerts.outbox import IS_OVERTAKEN, Outbox
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Life, State
 from evenkeel_collector.alerts.tables import (
@@ -106,6 +106,40 @@ class AlertBook(Outbox):
         """Queue further notifications of a known alert; return how many are new."""
         with self.transaction():
             return self.write_notifications(notifications, now_ns, or_ignore=True)
+
+    def newest_waiting(self, numbers: Collection[int]) -> set[int]:
+        """Return which of these notifications wait, with none after them about the same alert."""
+        has_later = exists().where(IS_OVERTAKEN)
+        waiting = select(outbox.c.number).where(IS_WAITING, outbox.c.number.in_(numbers))
+        return set(self.connection.scalars(waiting.where(~has_later)))
+
+    def pass_on_ends(self, notification: Notification) -> None:
+        """Add the ends in a group's notification to its next, which some recipients get instead."""
+        ends = [alert for alert in notification.alerts if alert.status == "resolved"]
+        following = (
+            select(outbox.c.number, outbox.c.alerts)
+            .where(
+                IS_WAITING,
+                outbox.c.receiver == notification.receiver,
+                outbox.c.fingerprint == notification.fingerprint,
+                outbox.c.number > notification.number,
+            )
+            .order_by(outbox.c.number)
+            .limit(1)
+        )
+        found = self.connection.execute(following).first()
+        if notification.group is None or not ends or found is None:
+            return
+        reported = {fingerprint(alert.labels) for alert in found.alerts}
+        ends = [alert for alert in ends if fingerprint(alert.labels) not in reported]
+        self._change(found.number, alerts=(*found.alerts, *ends))
+
+    def count_by_state(self) -> Mapping[str, int]:
+        """Return the number of notifications by state: waiting, delivered, dead or withdrawn."""
+        rows = self.connection.execute(
+            select(outbox.c.state, func.count()).group_by(outbox.c.state)
+        )
+        return {"waiting": 0, "delivered": 0, "dead": 0} | {state: num for state, num in rows}
 
     def acknowledge(self, alert_id: str, author: str, comment: str, now_ns: int) -> None:
         """Record who acknowledged a firing; a later acknowledgement does not replace the first."""

@@ -179,7 +179,7 @@ class EvidenceBook:
         num_queued = 0
         for row in self._connection.execute(gathered).all():
             with self._book.transaction():
-                # FailingReceiver to find evidence is not worth a notification.
+                # Failing to find evidence is not worth a notification.
                 if set(row.facts) - {ANNOTATION}:
                     num_queued += self._update(row.alert_id, row.facts, receivers)
                 if now_ns - row.gathered_ns >= _SETTLE_NS:

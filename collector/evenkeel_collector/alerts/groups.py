@@ -7,7 +7,7 @@ notification of a group waits for delivery, the group collects changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -80,10 +80,17 @@ _ALONE = (
 
 
 class Grouper:
-    """The groups of an alert book; use it only in the thread that opened the book."""
+    """The groups of an alert book; use it only in the thread that opened the book.
 
-    def __init__(self, book: AlertBook) -> None:
+    Args:
+        book: The alert book.
+        in_part: The numbers of waiting notifications that some recipients have; what is newer does
+            not wait for the others.
+    """
+
+    def __init__(self, book: AlertBook, in_part: Collection[int] = ()) -> None:
         self._book = book
+        self._in_part = in_part
         self._connection = book.connection
 
     def flush(self, receivers: Mapping[str, Receiver], now_ns: int) -> int:
@@ -264,6 +271,9 @@ class Grouper:
         firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
         return set(self._connection.scalars(firing))
 
+    def _holds_up(self, last: Row[Any] | None) -> bool:
+        return last is not None and last.state == "waiting" and last.number not in self._in_part
+
     def _is_due(
         self,
         members: Sequence[Row[Any]],
@@ -272,7 +282,7 @@ class Grouper:
         now_ns: int,
     ) -> bool:
         pending = [member for member in members if not member.is_told]
-        if not pending or (last is not None and last.state == "waiting"):
+        if not pending or self._holds_up(last):
             return False
         # Changes of a removed group are sent at once.
         grouping = grouping or AlertGrouping(())
@@ -294,7 +304,7 @@ class Grouper:
             return False
         if not members or not all(member.is_told for member in members):
             return False
-        if last is not None and last.state == "waiting":
+        if self._holds_up(last):
             return False
         # What came from another group, or was sent before there were groups, counts from then.
         times_ns = [int(member.created_ns) for member in members]

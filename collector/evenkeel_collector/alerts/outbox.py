@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
     true,
     union,
+    union_all,
     update,
 )
 from sqlalchemy.dialects.sqlite import insert
@@ -31,12 +32,12 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.alerts.tables import (
     IS_DEAD,
-    IS_PART,
     IS_WAITING,
     alerts,
     as_row,
     group_members,
     outbox,
+    was_accepted,
 )
 
 _S = 10**9
@@ -82,7 +83,7 @@ def _due(*which: ColumnElement[bool]) -> Select[Any]:
     longest_ns = case((outbox.c.num_attempts > 0, _LONGEST_WAIT_NS), else_=HOLD_NS)
     is_due = or_(next_ns <= now_ns, next_ns > now_ns + longest_ns)
     query = select(*_NOTIFICATION).where(outbox.c.number.in_(first), is_due)
-    return query.order_by(outbox.c.number).limit(bindparam("limit"))
+    return query.order_by(outbox.c.num_attempts > 0, outbox.c.number).limit(bindparam("limit"))
 
 
 _DUE = _due()
@@ -201,7 +202,7 @@ class Outbox(AlertDatabase):
         return set(self.connection.scalars(union(told, in_groups)))
 
     def due(self, now_ns: int, limit: int = 100, receiver: str | None = None) -> list[Notification]:
-        """Return the notifications to send now, oldest first, to one receiver or to all.
+        """Return the notifications to send now, oldest first, retries last, to one receiver or all.
 
         Only the oldest waiting notification per alert and receiver is due, so that "resolved" never
         arrives before "firing". A due time further ahead than any wait comes from a clock that has
@@ -244,8 +245,6 @@ class Outbox(AlertDatabase):
         With an error, some of the receiver's recipients refused it.
         """
         values: dict[str, Any] = {} if sent is None else {"alerts": sent}
-        if error is not None:
-            values["num_attempts"] = outbox.c.num_attempts + 1
         self.connection.execute(
             update(outbox)
             .where(outbox.c.number == number)
@@ -254,6 +253,7 @@ class Outbox(AlertDatabase):
                 ended_ns=now_ns,
                 last_error=error,
                 is_refused=error is not None,
+                num_attempts=outbox.c.num_attempts + (error is not None),
                 **values,
             )
         )
@@ -319,16 +319,21 @@ class Outbox(AlertDatabase):
 
         Also those of which some recipients rejected the newest within an hour.
         """
-        works_again = exists().where(
-            _later.c.receiver == outbox.c.receiver,
-            _later.c.state == "delivered",
-            _later.c.ended_ns >= outbox.c.ended_ns,
-            ~_later.c.is_refused,
+        to_all, in_part = (
+            exists().where(
+                was_accepted(_later, by_all),
+                _later.c.receiver == outbox.c.receiver,
+                _later.c.ended_ns >= outbox.c.ended_ns,
+            )
+            for by_all in (True, False)
         )
         is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
-        in_part = IS_PART & (outbox.c.ended_ns > now_ns - PART_NS) & ~works_again
-        is_dead = IS_DEAD & outbox.c.is_refused & ~works_again
-        return self._tried((IS_WAITING & is_late) | is_dead | in_part)
+        is_recent = outbox.c.ended_ns > now_ns - PART_NS
+        return self._tried(
+            IS_WAITING & is_late,
+            IS_DEAD & outbox.c.is_refused & ~to_all & ~in_part,
+            was_accepted(outbox, by_all=False) & is_recent & ~to_all,
+        )
 
     def retried(self) -> dict[str, FailingReceiver]:
         """Return the receivers whose waiting notifications have failed so far, by name.
@@ -337,7 +342,9 @@ class Outbox(AlertDatabase):
         """
         return self._tried(IS_WAITING)
 
-    def _tried(self, condition: ColumnElement[bool]) -> dict[str, FailingReceiver]:
+    def _tried(self, *conditions: ColumnElement[bool]) -> dict[str, FailingReceiver]:
+        # Each condition has its own index, which a disjunction of them would not use.
+        numbers = union_all(*(select(outbox.c.number).where(each) for each in conditions))
         query = (
             select(
                 outbox.c.receiver,
@@ -345,7 +352,7 @@ class Outbox(AlertDatabase):
                 func.min(outbox.c.created_ns),
                 func.max(outbox.c.last_error),
             )
-            .where(outbox.c.num_attempts > 0, condition)
+            .where(outbox.c.num_attempts > 0, outbox.c.number.in_(numbers))
             .group_by(outbox.c.receiver)
         )
         return {name: FailingReceiver(*found) for name, *found in self.connection.execute(query)}
@@ -361,13 +368,6 @@ class Outbox(AlertDatabase):
         if number is not None:
             statement = statement.where(outbox.c.number == number)
         return self.connection.execute(statement.values(**_AGAIN, next_attempt_ns=now_ns)).rowcount
-
-    def count_by_state(self) -> Mapping[str, int]:
-        """Return the number of notifications by state: waiting, delivered, dead or withdrawn."""
-        rows = self.connection.execute(
-            select(outbox.c.state, func.count()).group_by(outbox.c.state)
-        )
-        return {"waiting": 0, "delivered": 0, "dead": 0} | {state: num for state, num in rows}
 
     def end_firing(self, alert_id: str, now_ns: int) -> None:
         """Withdraw repetitions of an ended firing; retry its other notifications only briefly."""

@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import (
     Boolean,
     Column,
+    ColumnElement,
     Dialect,
+    FromClause,
     Index,
     Integer,
     MetaData,
@@ -212,17 +214,23 @@ subjects = _table("subjects", _key("name"))
 # A literal, not a bound value: SQLite can only use a partial index for a literal condition.
 IS_WAITING = outbox.c.state == literal_column("'waiting'")
 IS_DEAD = outbox.c.state == literal_column("'dead'")
-# Delivered, but not to all recipients.
-IS_PART = and_(
-    outbox.c.state == literal_column("'delivered'"), outbox.c.is_refused == literal_column("1")
-)
+
+
+def was_accepted(table: FromClause, by_all: bool) -> ColumnElement[bool]:
+    """Return the condition of a delivery to all recipients, or to only some of them."""
+    is_part: ColumnElement[int] = literal_column("0" if by_all else "1")
+    return and_(table.c.state == literal_column("'delivered'"), table.c.is_refused == is_part)
+
+
 IS_TO_STORE = ~transitions.c.is_stored
 _IN_ORDER = (outbox.c.receiver, outbox.c.fingerprint, outbox.c.number)
 Index("outbox_by_alert", *_IN_ORDER)
 Index("outbox_waiting", *_IN_ORDER, sqlite_where=IS_WAITING)
 Index("outbox_queue", outbox.c.receiver, outbox.c.number, sqlite_where=IS_WAITING)
 Index("outbox_dead", outbox.c.number, sqlite_where=IS_DEAD)
-Index("outbox_part", outbox.c.number, sqlite_where=IS_PART)
+for name, by_all in (("outbox_accepted", True), ("outbox_accepted_in_part", False)):
+    where = was_accepted(outbox, by_all)
+    Index(name, outbox.c.receiver, outbox.c.ended_ns, sqlite_where=where)
 Index("outbox_of_alert", outbox.c.alert_id)
 Index("group_members_of_alert", group_members.c.alert_id)
 Index("transitions_of_alert", transitions.c.alert_id)

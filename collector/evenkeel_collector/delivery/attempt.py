@@ -6,9 +6,9 @@ import asyncio
 import logging
 import smtplib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -35,6 +35,8 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 TIMEOUT_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 _TOO_MANY = 429
+# For SMTP.
+_TOO_LARGE = 552
 # Temporary errors; any other 4xx needs someone to act.
 _PASSING_4XX = (408, 425, _TOO_MANY)
 _READ_BY_PEOPLE = (ReceiverType.SLACK, ReceiverType.EMAIL, ReceiverType.APPRISE)
@@ -53,8 +55,8 @@ class DeliveryResult:
         is_busy: It works, but asked to retry later.
         error: What went wrong; '' if nothing did.
         retry_after_s: The delay that the receiver asked for.
-        left: The e-mail recipients that were refused for now; None if none was refused at all.
-        is_in_part: Other recipients have it.
+        refused: The e-mail recipients that were refused, with the server's codes.
+        is_in_part: The other recipients have it.
     """
 
     is_delivered: bool = False
@@ -63,7 +65,7 @@ class DeliveryResult:
     is_busy: bool = False
     error: str = ""
     retry_after_s: float | None = None
-    left: tuple[str, ...] | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)
     is_in_part: bool = False
 
 
@@ -120,19 +122,26 @@ async def deliver(
     except smtplib.SMTPResponseException as error:
         # 5xx is permanent. Report only the code: the text may quote the message.
         is_refused = error.smtp_code >= 500
+        # Its text, after the server had accepted the sender and the recipients, or its size, which
+        # servers refuse with the sender (RFC 1870).
+        is_about_notification = isinstance(error, smtplib.SMTPDataError) or (
+            isinstance(error, smtplib.SMTPSenderRefused) and error.smtp_code == _TOO_LARGE
+        )
         return DeliveryResult(
             is_refused=is_refused,
-            # Its text or size, after the server had accepted the sender and the recipients.
-            is_about_notification=is_refused and isinstance(error, smtplib.SMTPDataError),
+            is_about_notification=is_refused and is_about_notification,
             error=f"answered {error.smtp_code}",
         )
     except RecipientsRefused as error:
         return DeliveryResult(
-            is_refused=not error.left,
+            is_refused=all(code >= 500 for code in error.codes.values()),
             is_in_part=error.is_in_part,
             error=str(error),
-            left=error.left,
+            refused=error.codes,
         )
+    except smtplib.SMTPNotSupportedError as error:
+        # The server has no login, or takes no such addresses.
+        return DeliveryResult(is_refused=True, error=str(error))
     except ConfigurationError as error:
         return DeliveryResult(is_refused=True, error=str(error))
     except OSError as error:
@@ -153,6 +162,7 @@ async def _attempt(
     threads: Executor | None,
 ) -> DeliveryResult:
     loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s
     address = await loop.run_in_executor(threads, receiver.address)
     if receiver.type is ReceiverType.APPRISE:
         await send_apprise(receiver, notification, address)
@@ -160,7 +170,8 @@ async def _attempt(
     proxy = find_proxy(address)
     target = await find_target(address, receiver.allow_private, threads, proxy is not None)
     if receiver.type is ReceiverType.EMAIL:
-        await loop.run_in_executor(threads, send_email, receiver, notification, target, timeout_s)
+        left_s = until_s - loop.time()
+        await loop.run_in_executor(threads, send_email, receiver, notification, target, left_s)
         return DeliveryResult(is_delivered=True)
     posting = await loop.run_in_executor(
         threads, make_posting, receiver, notification, time.time_ns()

@@ -6,7 +6,8 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import format_datetime, getaddresses
@@ -19,27 +20,33 @@ from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress, is_inside
 from evenkeel_collector.delivery.text import text_of, title_of
 
-# How long to wait for the answer to QUIT.
+# How long to wait for the answer to QUIT, at most.
 _GOODBYE_S = 1.0
+_CLOSING = 421
 
 
 class RecipientsRefused(EvenkeelError):
     """The server refused some recipients, or all.
 
     Attributes:
-        left: Those that it may accept later; empty if the refusals are permanent.
+        codes: Its answers, by address; those below 500 may change.
         is_in_part: Whether it accepted the message for the others.
     """
 
-    def __init__(self, codes: Mapping[str, int], receiver: Receiver) -> None:
-        super().__init__(f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}")
-        self.left = tuple(
-            recipient
-            for recipient in receiver.recipients
-            if any(codes.get(address, 500) < 500 for _, address in getaddresses([recipient]))
-        )
-        everyone = {address for _, address in getaddresses(receiver.recipients)}
-        self.is_in_part = not everyone <= codes.keys()
+    def __init__(self, codes: Mapping[str, int], is_in_part: bool) -> None:
+        super().__init__(describe_refusals(codes))
+        self.codes = codes
+        self.is_in_part = is_in_part
+
+
+def describe_refusals(codes: Mapping[str, int]) -> str:
+    """Return the addresses that a server refused, with its answers."""
+    return f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}"
+
+
+def addresses_of(recipients: Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of recipients, each once; one text may name several."""
+    return tuple(dict.fromkeys(address for _, address in getaddresses(recipients)))
 
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
@@ -80,12 +87,13 @@ def send_email(
         server = smtplib.SMTP(timeout=timeout_s)
     # Connect to the checked address; certificates are checked for the name.
     server._host = target.host  # type: ignore[attr-defined]
+    until_s = time.monotonic() + timeout_s
     # The socket's timeout applies to each read: a reply sent byte by byte would block the thread.
     cut_off = threading.Timer(timeout_s, _cut_off, [server])
     cut_off.daemon = True
     cut_off.start()
     try:
-        _connect(server, target, 465 if parts.scheme == "smtps" else 25)
+        _connect(server, target, 465 if parts.scheme == "smtps" else 25, until_s)
         server.ehlo()
         if parts.scheme == "smtp" and server.has_extn("starttls"):
             server.starttls(context=context)
@@ -94,12 +102,14 @@ def send_email(
             if not isinstance(server.sock, ssl.SSLSocket):
                 _check_plain(target)
             server.login(unquote(parts.username), receiver.secrets[0].read())
-        refused = _hand_over(server, make_email(receiver, notification))
+        addresses = addresses_of(receiver.recipients)
+        refused = _hand_over(server, make_email(receiver, notification), addresses)
     finally:
-        _leave(server)
+        # The caller waits no longer, and would take an accepted message for a failed one.
+        _leave(server, min(_GOODBYE_S, (until_s - time.monotonic()) / 2))
         cut_off.cancel()
     if refused:
-        raise RecipientsRefused(refused, receiver)
+        raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
 
 
 def _check_plain(target: ResolvedAddress) -> None:
@@ -115,16 +125,28 @@ def _check_plain(target: ResolvedAddress) -> None:
         )
 
 
-def _hand_over(server: smtplib.SMTP, message: EmailMessage) -> dict[str, int]:
-    """Send a message; return the recipients that the server refused, with its codes."""
+def _hand_over(
+    server: smtplib.SMTP, message: EmailMessage, addresses: Sequence[str]
+) -> dict[str, int]:
+    """Send a message; return the recipients that the server refused, with its codes.
+
+    Raises:
+        SMTPResponseException: If it has sent the message to nobody, and not for their addresses.
+    """
     try:
-        refused = server.send_message(message)
+        refused = server.send_message(message, to_addrs=addresses)
     except smtplib.SMTPRecipientsRefused as error:
         refused = error.recipients
+        for code, said in refused.values():
+            # It ends the connection: those who were accepted get nothing, others were not tried.
+            if code == _CLOSING:
+                raise smtplib.SMTPResponseException(code, said) from error
     return {address: code for address, (code, _) in refused.items()}
 
 
-def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> None:
+def _connect(
+    server: smtplib.SMTP, target: ResolvedAddress, usual_port: int, until_s: float
+) -> None:
     port, timeout_s = target.port or usual_port, server.timeout
     *others, last = target.addresses
     for address in others:
@@ -135,15 +157,16 @@ def _connect(server: smtplib.SMTP, target: ResolvedAddress, usual_port: int) -> 
             if server.sock is not None:
                 server.sock.settimeout(timeout_s)
             return
-        server.timeout = timeout_s
+    # There is no socket to cut off yet, and a message sent later would be sent again.
+    server.timeout = max(until_s - time.monotonic(), 0.001)
     server.connect(last, port)
 
 
-def _leave(server: smtplib.SMTP) -> None:
+def _leave(server: smtplib.SMTP, wait_s: float) -> None:
     """Close the connection; the server's answer to that cannot undo what it accepted before."""
     with suppress(OSError):
         if server.sock is not None:
-            server.sock.settimeout(_GOODBYE_S)
+            server.sock.settimeout(max(wait_s, 0.0))
             server.docmd("QUIT")
     server.close()
 

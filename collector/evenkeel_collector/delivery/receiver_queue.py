@@ -10,15 +10,16 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.slo.receiver import Receiver, ReceiverType, receiver_at
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.delivery_health import FAILING_AFTER_NS
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.attempt import (
     TIMEOUT_S,
@@ -27,6 +28,7 @@ from evenkeel_collector.delivery.attempt import (
     open_client,
 )
 from evenkeel_collector.delivery.breaker import Breaker
+from evenkeel_collector.delivery.email import addresses_of, describe_refusals
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ _MAX_IN_FLIGHT = 8
 # Maximum number of apprise processes: each imports a large library.
 _MAX_PROCESSES = 2
 # About an hour: until then, an e-mail that some recipients have is retried for the others, which a
-# server may have greylisted. Later notifications of the alert wait for that.
+# server may have greylisted.
 _MOST_ATTEMPTS_FOR_SOME = 60
 
 
@@ -59,13 +61,50 @@ def backoff_s(num_failures: int, jitter: float, unit_s: float = 1.0) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class PartlyDelivered:
+    """A notification that some e-mail recipients have.
+
+    Attributes:
+        notification: As they got it.
+        since_ns: When they got it, on the monotonic clock.
+        refused: The other recipients, with the server's last answers.
+    """
+
+    notification: Notification
+    since_ns: int
+    refused: Mapping[str, int]
+
+    @property
+    def left(self) -> list[str]:
+        """The addresses that the server may accept later."""
+        return [address for address, code in self.refused.items() if code < 500]
+
+    @property
+    def for_good(self) -> dict[str, int]:
+        """Those that it will not accept, with its answers."""
+        return {address: code for address, code in self.refused.items() if code >= 500}
+
+    def after(self, outcome: DeliveryResult, addresses: Collection[str]) -> PartlyDelivered:
+        """Return it after an attempt for those left; the file may name fewer addresses by now."""
+        answers = outcome.refused
+        if not outcome.is_delivered and not answers:
+            answers = {address: self.refused[address] for address in self.left}
+        refused = {**self.for_good, **answers}
+        return replace(self, refused={a: code for a, code in refused.items() if a in addresses})
+
+
+@dataclass(frozen=True, slots=True)
 class QueueContext:
-    """What all queues share: the receivers in force, the policy, counters and error handling."""
+    """What all queues share: the receivers in force, the policy, counters and error handling.
+
+    `in_part` has what some recipients have, by number.
+    """
 
     find_receivers: Callable[[], Mapping[str, Receiver]]
     policy: DeliveryPolicy
     count: Callable[[str], None]
     record_error: Callable[[BaseException], None]
+    in_part: dict[int, PartlyDelivered] = field(default_factory=dict)
 
 
 class Clock:
@@ -99,8 +138,9 @@ class ReceiverQueue:
         self._busy_until_ns = 0
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
-        # The recipients that notifications are still to be sent to, where others have them.
-        self._left: dict[int, tuple[str, ...]] = {}
+        self._in_part = context.in_part
+        # When e-mail recipients were first refused that have not been accepted since.
+        self._refused_since_ns: dict[str, int] = {}
 
     async def run(self) -> None:
         """Deliver until cancelled; attempts in flight are aborted then, and repeated later."""
@@ -113,6 +153,7 @@ class ReceiverQueue:
                         if self._clock.was_set_back():
                             self._book.make_due(self._name, time.time_ns())
                         self._drop_ended()
+                        self._end_overtaken()
                         self._give_up()
                         self._start_due(client, threads)
                     except SQLAlchemyError as error:
@@ -140,13 +181,38 @@ class ReceiverQueue:
             if error is not None:
                 self._context.record_error(error)
 
+    def _busy(self) -> set[int]:
+        return {notification.number for notification in self._in_flight.values()}
+
+    def _end_overtaken(self) -> None:
+        """End what some recipients have, once it was withdrawn or they wait for something newer."""
+        own = {n for n, part in self._in_part.items() if part.notification.receiver == self._name}
+        if own:
+            for number in own - self._book.newest_waiting(own) - self._busy():
+                self._book.pass_on_ends(self._in_part[number].notification)
+                self._end_in_part(number)
+
+    def _end_in_part(self, number: int) -> bool:
+        """End what some recipients have, if it is that; return whether it is."""
+        part = self._in_part.get(number)
+        if part is None:
+            return False
+        # Others get what is newer, or it is over.
+        long_ago_ns = time.monotonic_ns() - FAILING_AFTER_NS
+        failing = {a for a, since_ns in self._refused_since_ns.items() if since_ns <= long_ago_ns}
+        reported = {a: c for a, c in part.refused.items() if c >= 500 or a in failing}
+        error = describe_refusals(reported) if reported else None
+        self._book.mark_delivered(number, time.time_ns(), part.notification.alerts, error)
+        del self._in_part[number]
+        self._warn("delivered in part", part.notification, describe_refusals(part.refused))
+        self._context.count("delivered")
+        return True
+
     def _give_up(self) -> None:
-        busy = {notification.number for notification in self._in_flight.values()}
-        now_ns = time.time_ns()
+        busy, now_ns = self._busy(), time.time_ns()
         for notification in self._book.overdue(self._name, now_ns):
-            if notification.number not in busy:
+            if notification.number not in busy and not self._end_in_part(notification.number):
                 state = self._book.give_up(notification, now_ns)
-                self._left.pop(notification.number, None)
                 self._context.count(state)
                 self._log_given_up(notification, state, notification.last_error or "never tried")
 
@@ -177,6 +243,8 @@ class ReceiverQueue:
     def _refuse_all(self, now_ns: int) -> None:
         error = "the SLO file no longer has this receiver"
         for notification in self._book.due(2**62, receiver=self._name):
+            if self._end_in_part(notification.number):
+                continue
             self._book.mark_dead(notification.number, error, now_ns)
             self._context.count("dead")
             self._log_given_up(notification, "dead", error)
@@ -188,31 +256,43 @@ class ReceiverQueue:
         receiver: Receiver,
         notification: Notification,
     ) -> None:
-        left = self._left.get(notification.number, receiver.recipients)
-        to = tuple(recipient for recipient in receiver.recipients if recipient in left)
+        addresses = addresses_of(receiver.recipients)
+        part = self._in_part.get(notification.number)
+        left = addresses if part is None else tuple(a for a in addresses if a in part.left)
         outcome = DeliveryResult(is_delivered=True)
         # None, if the file no longer has those who are left.
-        if to == receiver.recipients or to:
-            outcome = await deliver(
-                client,
-                replace(receiver, recipients=to),
-                notification,
-                self._context.policy.timeout_s,
-                threads,
-            )
+        if part is None or left:
+            to = receiver if part is None else replace(receiver, recipients=left)
+            timeout_s = self._context.policy.timeout_s
+            outcome = await deliver(client, to, notification, timeout_s, threads)
+            self._record_refusals(left, outcome)
+        if part is None and outcome.is_in_part:
+            part = PartlyDelivered(notification, time.monotonic_ns(), {})
+        if part is not None:
+            part = part.after(outcome, addresses)
+            self._in_part[notification.number] = part
+            outcome = self._settle(part, receiver, notification, outcome)
         self._record(notification, outcome)
+
+    def _record_refusals(self, addresses: Collection[str], outcome: DeliveryResult) -> None:
+        if not outcome.is_delivered and not outcome.refused:
+            return
+        for address in addresses:
+            if address in outcome.refused:
+                self._refused_since_ns.setdefault(address, time.monotonic_ns())
+            else:
+                self._refused_since_ns.pop(address, None)
 
     def _record(self, notification: Notification, outcome: DeliveryResult) -> None:
         now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._context.policy
         was_open = self._breaker.is_open
-        outcome = self._settle_recipients(notification, outcome)
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
-            self._left.pop(notification.number, None)
             self._book.mark_delivered(
                 notification.number, now_ns, notification.alerts, outcome.error or None
             )
+            self._in_part.pop(notification.number, None)
             if outcome.error:
                 self._warn("delivered in part", notification, outcome.error)
             self._context.count("delivered")
@@ -240,15 +320,27 @@ class ReceiverQueue:
             error,
         )
 
-    def _settle_recipients(
-        self, notification: Notification, outcome: DeliveryResult
+    def _settle(
+        self,
+        part: PartlyDelivered,
+        receiver: Receiver,
+        notification: Notification,
+        outcome: DeliveryResult,
     ) -> DeliveryResult:
-        """Return the result, delivered if all recipients have the notification that can get it."""
-        if outcome.left is None or not (outcome.is_in_part or notification.number in self._left):
+        """Return the result, delivered if nobody is left, or the others waited for long enough."""
+        if not outcome.is_delivered and not outcome.refused:
             return outcome
-        self._left[notification.number] = outcome.left
-        is_over = not outcome.left or notification.num_attempts >= _MOST_ATTEMPTS_FOR_SOME
-        return replace(outcome, is_delivered=is_over, is_about_notification=True)
+        num_attempts = notification.num_attempts - part.notification.num_attempts
+        # Nothing is repeated to the others meanwhile.
+        waited_ns, repeat_ns = time.monotonic_ns() - part.since_ns, receiver.repeat_s * 10**9
+        is_over = num_attempts >= _MOST_ATTEMPTS_FOR_SOME or 0 < repeat_ns <= waited_ns
+        return replace(
+            outcome,
+            is_delivered=is_over or not part.left,
+            is_refused=bool(part.for_good),
+            is_about_notification=True,
+            error=describe_refusals(part.refused) if part.refused else "",
+        )
 
     def _log_given_up(self, notification: Notification, state: str, error: str) -> None:
         logger.error(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenkeel.outside_text import for_terminal
 from evenkeel.times import rfc3339
-from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 
 
 def title_of(notification: Notification) -> str:
@@ -28,7 +28,7 @@ def text_of(notification: Notification) -> str:
     """Return every alert with its annotations and labels, one fact per line."""
     blocks = []
     for alert in notification.alerts:
-        lines = [f"{alert.status} since {rfc3339(alert.starts_at_ns)}"]
+        lines = [_when(alert)]
         lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
         lines += ["", *(f"{name}={value}" for name, value in sorted(alert.labels.items()))]
         blocks.append("\n".join(lines))
@@ -36,6 +36,12 @@ def text_of(notification: Notification) -> str:
         blocks.append(f"and {notification.num_left_out} more")
     lines = "\n\n".join(blocks).splitlines()
     return "".join(f"{for_terminal(line)}\n" for line in lines)
+
+
+def _when(alert: NotifiedAlert) -> str:
+    if alert.ends_at_ns is None:
+        return f"firing since {rfc3339(alert.starts_at_ns)}"
+    return f"resolved at {rfc3339(alert.ends_at_ns)}, fired at {rfc3339(alert.starts_at_ns)}"
 
 
 def _in_a_line(text: str) -> str:

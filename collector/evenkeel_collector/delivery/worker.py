@@ -16,7 +16,12 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.delivery.receiver_queue import DeliveryPolicy, QueueContext, ReceiverQueue
+from evenkeel_collector.delivery.receiver_queue import (
+    DeliveryPolicy,
+    PartlyDelivered,
+    QueueContext,
+    ReceiverQueue,
+)
 
 __all__ = ["DeliveryPolicy", "DeliveryWorker"]
 
@@ -44,6 +49,7 @@ class DeliveryWorker:
         self._find_receivers = find_receivers
         self._policy = policy
         self._count = count
+        self._in_part: dict[int, PartlyDelivered] = {}
         # A full disk must not stop delivery: notifications wait and are sent under the same id.
         self._errors = ErrorGuard(
             logger.error,
@@ -55,7 +61,7 @@ class DeliveryWorker:
     async def run(self, stop: threading.Event) -> None:
         """Deliver until `stop` is set; attempts in flight are aborted then, and repeated later."""
         book = AlertBook(self._book_path)
-        grouper = Grouper(book)
+        grouper = Grouper(book, self._in_part.keys())
         tasks: dict[str, asyncio.Task[None]] = {}
         try:
             while not stop.is_set():
@@ -73,7 +79,9 @@ class DeliveryWorker:
 
     def _start_queues(self, book: AlertBook, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Run a queue for each receiver with waiting notifications; restart those that failed."""
-        context = QueueContext(self._find_receivers, self._policy, self._count, self._errors.record)
+        context = QueueContext(
+            self._find_receivers, self._policy, self._count, self._errors.record, self._in_part
+        )
         for name, task in list(tasks.items()):
             if task.done():
                 del tasks[name]

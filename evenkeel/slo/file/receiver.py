@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import time
+from email.errors import MessageError
+from email.message import EmailMessage
 from email.utils import getaddresses
 from fractions import Fraction
 from pathlib import Path
@@ -125,9 +127,21 @@ def _read_mailbox(value: Value) -> str:
     found = [address for _, address in getaddresses([text])]
     is_good = text.isprintable() and all(a and not a.startswith("@") for a in found)
     # "Smith, Bob <bob@example.com>" is two, of which the first is an account of the server's.
-    if not is_good or (len(found) > 1 and not all("@" in address for address in found)):
+    is_good = is_good and (len(found) < 2 or all("@" in address for address in found))
+    # The message names others than it is sent to, as for "Bob bob@example.com" without brackets.
+    if not (is_good and _addresses_in_header(text) == set(found)):
         raise value.error("an address such as ann@example.com or '\"Ann, SRE\" <ann@example.com>'")
     return text
+
+
+def _addresses_in_header(text: str) -> set[str]:
+    message = EmailMessage()
+    try:
+        message["To"] = text
+        return {address.addr_spec for address in message["To"].addresses}
+    except (ValueError, LookupError, AttributeError, MessageError):
+        # The parser also fails on some texts.
+        return set()
 
 
 def _read_secret(value: Value) -> Secret:

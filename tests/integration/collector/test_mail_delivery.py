@@ -3,14 +3,15 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import delivery_conditions
 from evenkeel_collector.alerts.engine import AlertEngine
@@ -47,16 +48,20 @@ def delivering(path: Path, receivers: list[Receiver]) -> Iterator[None]:
         thread.join()
 
 
-def fire(book: AlertBook, receiver: Receiver, slo: str = "chat") -> None:
-    condition = Condition(slo, "page", True, Delays(), {"slo": slo}, {}, dict)
+def fire(book: AlertBook, receiver: Receiver, slo: str = "chat", holds: bool = True) -> None:
+    condition = Condition(slo, "page", holds, Delays(), {"slo": slo, "team": "a"}, {}, dict)
     AlertEngine(book).observe([condition], [receiver], time.time_ns())
 
 
-def wait_until_delivered(book: AlertBook, num: int) -> None:
+def wait_for(is_true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while book.count_by_state()["delivered"] < num:
-        assert time.monotonic() < deadline, book.count_by_state()
+    while not is_true():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def wait_until_delivered(book: AlertBook, num: int) -> None:
+    wait_for(lambda: book.count_by_state()["delivered"] >= num)
 
 
 def test_who_is_greylisted_gets_the_page_later_and_nobody_gets_it_twice(
@@ -66,15 +71,14 @@ def test_who_is_greylisted_gets_the_page_later_and_nobody_gets_it_twice(
         receiver = receiver_of(mail)
         fire(book, receiver)
         with delivering(tmp_path / "alerts.db", [receiver]):
-            while mail.sent_to().count("bob@x.test") < 3:
-                time.sleep(0.01)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 3)
             assert book.retried()["mail"].error == "recipients refused: bob@x.test (451)"
             mail.answers.clear()
             wait_until_delivered(book, 1)
     assert mail.sent_to().count("ann@x.test") == 1
     assert [message["To"] for message in mail.messages] == [
         "ann@x.test, Bob <bob@x.test>",
-        "Bob <bob@x.test>",
+        "bob@x.test",
     ]
     assert len({message["Message-ID"] for message in mail.messages}) == 1
     assert book.failing(time.time_ns(), 0) == {}
@@ -111,10 +115,112 @@ def test_a_recipient_that_is_left_over_does_not_hold_up_the_others_for_good(
         receivers = [receiver_of(mail)]
         fire(book, receivers[0])
         with delivering(tmp_path / "alerts.db", receivers):
-            while mail.sent_to().count("bob@x.test") < 2:
-                time.sleep(0.01)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 2)
             if is_removed:
                 receivers[0] = replace(receivers[0], recipients=("ann@x.test",))
             wait_until_delivered(book, 1)
     assert len(mail.messages) == 1
     assert ("mail" in book.failing(time.time_ns(), 0)) is not is_removed
+
+
+@pytest.mark.parametrize("name", ["ann@x.test", "bob@x.test"])
+def test_a_server_that_closes_down_at_a_recipient_leaves_out_nobody(
+    book: AlertBook, tmp_path: Path, name: str
+) -> None:
+    """Those who were not tried, or were accepted just before, have got nothing."""
+    with serve_mail({name: "421 closing"}) as mail:
+        receiver = receiver_of(mail)
+        fire(book, receiver)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_for(lambda: mail.sent_to().count(name) >= 2)
+            assert book.count_by_state()["delivered"] == 0
+            assert mail.messages == []
+            mail.answers.clear()
+            wait_until_delivered(book, 1)
+    assert mail.sent_to()[-2:] == ["ann@x.test", "bob@x.test"]
+    assert len(mail.messages) == 1
+
+
+def test_who_is_refused_for_good_is_not_forgotten_over_who_is_greylisted(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    refusals = {"bob@x.test": "451 greylisted", "cy@x.test": "550 no such user"}
+    with serve_mail(refusals) as mail:
+        receiver = receiver_of(mail)
+        receiver = replace(receiver, recipients=(*receiver.recipients, "cy@x.test"))
+        fire(book, receiver)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 2)
+            (early,) = delivery_conditions(book, [receiver], time.time_ns())
+            del mail.answers["bob@x.test"]
+            wait_until_delivered(book, 1)
+            (later,) = delivery_conditions(book, [receiver], time.time_ns())
+    assert mail.sent_to().count("cy@x.test") == 1
+    assert early.holds and later.holds
+    assert later.describe()["summary"].endswith(": recipients refused: cy@x.test (550)")
+
+
+@pytest.mark.parametrize(
+    ("is_grouped", "is_lasting"), [(True, False), (False, False), (True, True)]
+)
+def test_who_is_greylisted_holds_up_nothing_newer_to_the_others(
+    book: AlertBook,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_grouped: bool,
+    is_lasting: bool,
+) -> None:
+    """A full mailbox would delay the others' next pages of the group by an hour."""
+    if is_lasting:
+        monkeypatch.setattr(receiver_queue, "FAILING_AFTER_NS", 0)
+    with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
+        receiver = receiver_of(mail)
+        if is_grouped:
+            receiver = replace(receiver, group=AlertGrouping(("team",)))
+        fire(book, receiver)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 2)
+            fire(book, receiver, "other" if is_grouped else "chat", holds=is_grouped)
+            wait_for(lambda: mail.sent_to().count("ann@x.test") == 2)
+            (condition,) = delivery_conditions(book, [receiver], time.time_ns())
+            mail.answers.clear()
+            wait_until_delivered(book, 2)
+    # It would page somebody about every server that greylists.
+    assert condition.holds is is_lasting
+    newest = mail.messages[-1]
+    assert newest["To"] in ("bob@x.test", "ann@x.test, Bob <bob@x.test>")
+    assert ("slo=other" if is_grouped else "resolved at") in newest.get_content()
+    assert book.count_by_state() == {"waiting": 0, "delivered": 2, "dead": 0}
+
+
+def test_who_is_greylisted_does_not_put_off_repetitions(book: AlertBook, tmp_path: Path) -> None:
+    with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
+        receiver = replace(receiver_of(mail), repeat_s=Fraction(1, 10))
+        fire(book, receiver)
+        engine = AlertEngine(book)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_until_delivered(book, 1)
+            wait_for(lambda: engine.repeat([receiver], time.time_ns()) > 0)
+            wait_for(lambda: mail.sent_to().count("ann@x.test") == 2)
+
+
+def test_who_was_greylisted_learns_of_an_end_from_the_next_message_about_the_group(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """An alert that has ended is no longer in the group, so that message alone would tell of it."""
+    with serve_mail() as mail:
+        receiver = replace(receiver_of(mail), group=AlertGrouping(("team",)))
+        fire(book, receiver)
+        fire(book, receiver, "other")
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_until_delivered(book, 1)
+            mail.answers["bob@x.test"] = "451 greylisted"
+            fire(book, receiver, holds=False)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 3)
+            fire(book, receiver, "third")
+            wait_for(lambda: mail.sent_to().count("ann@x.test") == 3)
+            mail.answers.clear()
+            wait_until_delivered(book, 3)
+    text = mail.messages[-1].get_content()
+    assert "slo=third" in text
+    assert text.index("slo=other") < text.index("resolved at") < text.index("slo=chat")

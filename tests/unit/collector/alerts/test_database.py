@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from evenkeel.audit import Audit
 from evenkeel.errors import ConfigurationError, UnusableFileError
@@ -168,6 +169,30 @@ def test_a_book_of_this_version_gets_the_indexes_that_it_lacks(tmp_path: Path) -
         "EXPLAIN QUERY PLAN SELECT details FROM transitions WHERE alert_id = 'a'"
     )
     assert "USING INDEX transitions_of_alert" in str(plan.fetchall())
+
+
+def test_receivers_that_fail_are_found_without_reading_all_that_was_delivered(
+    book: AlertBook,
+) -> None:
+    """It is asked for twice in each evaluation, and the book holds 90 days."""
+    asked = []
+    event.listen(
+        book.connection.engine,
+        "before_cursor_execute",
+        lambda connection, cursor, statement, values, *rest: asked.append((statement, values)),
+    )
+    assert book.failing(10**18, 10**9) == {}
+    statement, values = asked[0]
+    plan = book.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+    steps = [row[3] for row in plan]
+    assert {step for step in steps if "SCAN outbox" in step} == {
+        "SCAN outbox USING INDEX outbox_queue",
+        "SCAN outbox USING INDEX outbox_dead",
+        "SCAN outbox USING INDEX outbox_accepted_in_part",
+    }
+    searches = [step for step in steps if "later" in step]
+    assert len(searches) == 3
+    assert all("INDEX outbox_accepted" in step and "ended_ns>?" in step for step in searches)
 
 
 def test_an_upgrade_that_is_cut_off_changes_nothing(

@@ -89,6 +89,18 @@ def test_there_is_one_alert_a_receiver_when_all_of_them_fail(book: AlertBook) ->
     assert sorted(changes[3:]) == ["delivery/a resolved", "delivery/b resolved"]
 
 
+def test_a_new_page_goes_before_what_is_retried(book: AlertBook) -> None:
+    """Many pages that are refused, and retried every minute, would take all of its time."""
+    office = Office(book, A)
+    old = [replace(CHAT, slo=f"old-{i}", labels={"slo": f"old-{i}"}) for i in range(8)]
+    office.cycle(0, *old)
+    office.send(1, "a")
+    office.cycle(2, *old, CHAT)
+    first, *others = book.due(NOW + 3 * S, limit=8, receiver="a")
+    assert first.alerts[0].labels == {"slo": "chat"}
+    assert [n.alerts[0].labels["slo"] for n in others] == [f"old-{i}" for i in range(7)]
+
+
 def test_an_outage_counts_after_ten_minutes(book: AlertBook) -> None:
     office = Office(book, A, B)
     office.cycle(0, CHAT)
@@ -124,6 +136,24 @@ def test_a_resolution_that_was_given_up_keeps_it_firing_until_something_gets_thr
     office.cycle(86510, CHAT)
     office.send(86511)
     assert office.cycle(86520) == ["delivery/a resolved"]
+
+
+def test_a_dead_letter_does_not_keep_it_firing_because_of_one_recipient(book: AlertBook) -> None:
+    """One who is refused for good: every e-mail since is delivered to the others."""
+    office = Office(book, A)
+    office.cycle(0, CHAT)
+    office.send(1)
+    office.cycle(10, replace(CHAT, holds=False))
+    (end,) = office.book.due(2**62)
+    office.send(11, "a")
+    assert office.cycle(12) == ["delivery/a firing"]
+    book.give_up(end, NOW + 13 * S)
+    office.cycle(20, CHAT)
+    (page,) = office.book.due(2**62)
+    book.mark_delivered(page.number, NOW + 21 * S, error="recipients refused: b@x.test (550)")
+    assert office.cycle(22) == []
+    assert office.cycle(3600) == []
+    assert office.cycle(3622) == ["delivery/a resolved"]
 
 
 def test_a_receiver_that_left_the_file_ends_its_alert(book: AlertBook) -> None:

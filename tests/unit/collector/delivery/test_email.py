@@ -1,8 +1,11 @@
 """What mail servers are sent, and what their answers mean."""
 
 import asyncio
+import smtplib
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +16,7 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
 from evenkeel_collector.delivery.email import send_email
+from evenkeel_collector.delivery.text import text_of
 from tests.fixtures.mail_server import CLOSES, HANGS, MailServer, serve_mail
 
 ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "It burns"}, 10**18)
@@ -21,23 +25,53 @@ OK = DeliveryResult(is_delivered=True)
 TO = ("ann@x.test", "bob@x.test")
 
 
-def send(mail: MailServer, summary: str = "It burns", timeout_s: float = 10.0) -> DeliveryResult:
+def send(
+    mail: MailServer,
+    summary: str = "It burns",
+    timeout_s: float = 10.0,
+    to: tuple[str, ...] = TO,
+) -> DeliveryResult:
     receiver = Receiver(
         "mail",
         f"smtp://127.0.0.1:{mail.port}",
         ReceiverType.EMAIL,
         allow_private=True,
         sender="evenkeel@x.test",
-        recipients=TO,
+        recipients=to,
     )
     alert = replace(ALERT, annotations={"summary": summary})
     notification = replace(NOTIFICATION, alerts=(alert,))
+    return attempt(receiver, notification, timeout_s)
 
-    async def attempt() -> DeliveryResult:
+
+def attempt(receiver: Receiver, notification: Notification, timeout_s: float) -> DeliveryResult:
+    async def run() -> DeliveryResult:
         async with httpx.AsyncClient() as client:
             return await deliver(client, receiver, notification, timeout_s)
 
-    return asyncio.run(attempt())
+    return asyncio.run(run())
+
+
+def test_both_addresses_of_a_server_are_tried_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond it the attempt has failed, and a message that was sent would be sent again."""
+    tried = []
+
+    def connect(server: smtplib.SMTP, host: str, port: int) -> None:
+        tried.append((host, server.timeout))
+        time.sleep(0.2)
+        raise TimeoutError
+
+    monkeypatch.setattr(smtplib.SMTP, "connect", connect)
+    receiver = Receiver("mail", "smtp://mail.test", ReceiverType.EMAIL, recipients=TO)
+    target = ResolvedAddress("::1", "mail.test", 25, "127.0.0.1")
+    with pytest.raises(TimeoutError):
+        send_email(receiver, NOTIFICATION, target, 0.9)
+    (first, first_s), (last, last_s) = tried
+    assert (first, last) == ("::1", "127.0.0.1")
+    assert first_s == pytest.approx(0.3)
+    assert 0 < last_s <= 0.7
 
 
 NAMES = [
@@ -75,11 +109,25 @@ def test_a_name_in_the_subject_is_text_only(summary: str, shown: str | None) -> 
     assert mail.sent_to() == list(TO)
 
 
+def test_an_end_says_when_it_was_and_when_the_alert_began() -> None:
+    """For who did not get the start, and because the end may come late."""
+    alert = replace(ALERT, ends_at_ns=10**18 + 600 * 10**9)
+    text = text_of(replace(NOTIFICATION, alerts=(alert,)))
+    said = "resolved at 2001-09-09T01:56:40.000Z, fired at 2001-09-09T01:46:40.000Z\n"
+    assert text.startswith(said)
+
+
 @pytest.mark.parametrize("goodbye", [HANGS, CLOSES, "421 too busy", "500 what?"])
 def test_a_message_that_was_accepted_is_delivered_whatever_comes_after(goodbye: str) -> None:
     """It would be sent again with every retry, as long as its alert fires."""
     with serve_mail({"QUIT": goodbye}) as mail:
         assert send(mail, timeout_s=3.0) == OK
+    assert len(mail.messages) == 1
+
+
+def test_a_message_that_is_accepted_late_is_delivered_though_the_goodbye_hangs() -> None:
+    with serve_mail({"QUIT": HANGS}, accepts_after_s=1.2) as mail:
+        assert send(mail, timeout_s=2.0) == OK
     assert len(mail.messages) == 1
 
 
@@ -89,6 +137,10 @@ REFUSALS = [
     ("all greylisted", {"ann@x.test": "451 later", "bob@x.test": "451 later"}, False),
     ("an unknown sender", {"MAIL": "550 no"}, True),
     ("no messages now", {"DATA": "421 busy"}, False),
+    ("the first when it closes down", {"ann@x.test": "421 closing"}, False),
+    ("the last when it closes down", {"bob@x.test": "421 closing"}, False),
+    ("one unknown, then it closes", {"ann@x.test": "550 no", "bob@x.test": "421 closing"}, False),
+    ("a server that is gone after one", {"bob@x.test": CLOSES}, False),
     ("spam", {"DOT": "554 spam"}, True),
     ("a full disk", {"DOT": "452 full"}, False),
     ("a server that hangs", {"DOT": HANGS}, False),
@@ -106,6 +158,59 @@ def test_what_no_server_accepted_is_not_delivered(
         outcome = send(mail, timeout_s=1.0)
     assert (outcome.is_delivered, outcome.is_refused) == (False, is_refused)
     assert outcome.error
+    assert not outcome.is_in_part
+
+
+UNSUPPORTED = [
+    ("a login", {"url": "smtp://ann@127.0.0.1:{}"}, "AUTH extension not supported"),
+    ("an address", {"recipients": ("köln@x.test",)}, "internationalized email support"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"), [case[1:] for case in UNSUPPORTED], ids=[case[0] for case in UNSUPPORTED]
+)
+def test_what_the_server_does_not_support_needs_someone_to_act(
+    tmp_path: Path, changes: dict[str, Any], error: str
+) -> None:
+    """`SloDeliveryFailing` fires at once, not after ten minutes."""
+    (tmp_path / "key").write_text("secret")
+    with serve_mail(extensions=("8BITMIME",)) as mail:
+        receiver = Receiver(
+            "mail",
+            f"smtp://127.0.0.1:{mail.port}",
+            ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),),
+            allow_private=True,
+            sender="evenkeel@x.test",
+            recipients=TO,
+        )
+        url = changes.get("url", receiver.url).format(mail.port)
+        outcome = attempt(replace(receiver, **changes | {"url": url}), NOTIFICATION, 5.0)
+    assert (outcome.is_delivered, outcome.is_refused) == (False, True)
+    assert error in outcome.error
+    assert mail.messages == []
+
+
+SAME = [
+    ("twice", ("bob@x.test", "Bob <bob@x.test>"), ["bob@x.test"]),
+    ("several in one", ("ann@x.test, Bob <bob@x.test>",), ["ann@x.test", "bob@x.test"]),
+    ("a name with a comma", ('"B, Bob" <bob@x.test>',), ["bob@x.test"]),
+    ("an encoded name with a comma", ("=?utf-8?q?B=2C_Bob?= <bob@x.test>",), ["bob@x.test"]),
+    ("cases of one address", ("bob@x.test", "Bob@x.test"), ["bob@x.test", "Bob@x.test"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("to", "addresses"), [case[1:] for case in SAME], ids=[case[0] for case in SAME]
+)
+def test_every_address_is_named_once(to: tuple[str, ...], addresses: list[str]) -> None:
+    """smtplib counts refusals by address: with one named twice it sends a message to nobody."""
+    with serve_mail({"bob@x.test": "550 no"}) as mail:
+        outcome = send(mail, to=to)
+    assert mail.sent_to() == addresses
+    assert (outcome.is_in_part, outcome.refused) == (len(addresses) > 1, {"bob@x.test": 550})
+    assert len(mail.messages) == (len(addresses) > 1)
 
 
 def test_recipients_that_are_refused_for_now_are_left() -> None:
@@ -113,7 +218,7 @@ def test_recipients_that_are_refused_for_now_are_left() -> None:
         outcome = send(mail)
     assert not outcome.is_delivered
     assert not outcome.is_refused
-    assert (outcome.is_in_part, outcome.left) == (True, TO[1:])
+    assert (outcome.is_in_part, outcome.refused) == (True, {"bob@x.test": 451})
     assert outcome.error == "recipients refused: bob@x.test (451)"
 
 
@@ -149,9 +254,12 @@ def test_a_password_in_a_secret_address_is_not_left_out_in_silence() -> None:
         send_email(receiver, NOTIFICATION, target, 1.0)
 
 
-@pytest.mark.parametrize(("word", "is_about"), [("DOT", True), ("MAIL", False)])
-def test_a_refused_text_holds_up_no_other_message(word: str, is_about: bool) -> None:
+@pytest.mark.parametrize(
+    ("word", "answer", "is_about"),
+    [("DOT", "554 no", True), ("MAIL", "554 no", False), ("MAIL", "552 too large", True)],
+)
+def test_a_refused_text_holds_up_no_other_message(word: str, answer: str, is_about: bool) -> None:
     """Others may be accepted, so the breaker stays closed."""
-    with serve_mail({word: "554 no"}) as mail:
+    with serve_mail({word: answer}, extensions=("SIZE 1000",)) as mail:
         outcome = send(mail)
     assert (outcome.is_refused, outcome.is_about_notification) == (True, is_about)

@@ -85,7 +85,16 @@ def test_an_address_that_is_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["root", "ann@x.test", "Ann Köln <ann@x.test>", '"Smith, Bob" <bob@x.test>', "a@x.test, b@y"],
+    [
+        "root",
+        "ann@x.test",
+        "Ann Köln <ann@x.test>",
+        '"Smith, Bob" <bob@x.test>',
+        "a@x.test, b@y",
+        "ann@x.test <ann@x.test>",
+        "team: a@x.test, b@x.test;",
+        "=?utf-8?q?Smith=2C_Bob?= <bob@x.test>",
+    ],
 )
 def test_addresses_of_mail(tmp_path: Path, address: str) -> None:
     text = f"{{name: a, type: email, url: 'smtp://x', from: '{address}', to: ['{address}']}}"
@@ -130,6 +139,13 @@ def test_a_group_has_usual_times(tmp_path: Path) -> None:
         (
             "{name: a, type: email, url: 'smtp://x', from: a, to: ['Smith, Bob <bob@x.test>']}",
             "an address such as ann@example.com",
+        ),
+        *(
+            (
+                f"{{name: a, type: email, url: 'smtp://x', from: a, to: ['{address}']}}",
+                "an address such as ann@example.com",
+            )
+            for address in ("Bob bob@x.test", "ann@x.test <bob@x.test>", "bob@x..test")
         ),
         (
             '{name: a, type: email, url: "smtp://x", from: a, to: ["a@x.test\\nBcc: eve@x.test"]}',
