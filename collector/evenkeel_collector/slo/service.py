@@ -68,11 +68,10 @@ class SloService:
             context.connect, self._book_path, self._evidence_queue, self._find_receivers, self._stop
         )
         self._threads += gatherer.start()
-        for name, target in (
-            ("slo-evaluation", self._evaluate),
-            ("slo-watch", self._watch),
-            ("alert-delivery", self._deliver),
-        ):
+        targets = {"slo-evaluation": self._evaluate, "slo-watch": self._watch}
+        if context.slo_file is not None:
+            targets["alert-delivery"] = self._deliver
+        for name, target in targets.items():
             thread = threading.Thread(target=target, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -110,6 +109,8 @@ class SloService:
             logger.warning("cannot freeze prompt promotions: --prompts-dir is not set")
         for note in short_histories(self._file.current.slos, self._context.retention):
             logger.warning("%s", note)
+        if not self._file.current.receivers:
+            logger.info("no receivers: alerts notify nobody, see evenkeel alerts list")
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
@@ -150,6 +151,8 @@ class SloService:
                 failures.record,
                 self._evidence_queue,
                 self._heartbeat.long_read,
+                # What an earlier file began waits for it: a start without it may be a mistake.
+                ends_absent=self._context.slo_file is not None,
             )
             next_forget_ns = 0
             while not self._stop.is_set():
@@ -194,12 +197,12 @@ class SloService:
     def _freeze_promotions(
         self, evaluator: Evaluator, verdicts: Mapping[str, SloStatus], now_ns: int
     ) -> None:
-        """Record which prompts may not be promoted, if that changed.
+        """Record which prompts may not be promoted, if that changed; only a file says which.
 
         Failures to write to the prompt registry are logged once and do not fail the evaluation.
         """
         folder = self._context.prompts_dir
-        if folder is None:
+        if folder is None or self._context.slo_file is None:
             return
         before: list[Freeze] | None = None
         try:
