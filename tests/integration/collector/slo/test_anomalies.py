@@ -380,6 +380,22 @@ def test_a_hang_says_what_is_usual_for_its_engine_and_model(
     assert condition.gather(SloStore(client)) == {"usual": usual}
 
 
+def test_each_cycle_of_half_a_minute_judges_though_its_moment_varies(client: Any) -> None:
+    judged = []
+
+    class Counting(SloStore):
+        def spike_windows(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+            judged.append(parameters["to_ns"])
+            return super().spike_windows(parameters)
+
+    rules = RuleEvaluator(Counting(client), lambda error: None)
+    # A cycle begins when the store has what was acknowledged before: in up to two seconds.
+    times = [NOW + int(at * S) for at in (1.9, 30.0, 61.9, 90.0)]
+    for now_ns in times:
+        rules.conditions(default_anomalies(), {}, now_ns)
+    assert judged == times
+
+
 def test_series_of_odd_names_or_too_many_do_not_fill_the_book(
     client: Any, tmp_path: Path, book: AlertBook
 ) -> None:
