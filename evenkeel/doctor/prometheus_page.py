@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 # names in quotation marks within the braces, may hold any escaped character. Nothing is tried in
 # more than two ways: a hostile line takes no longer. The collector's parser accepts the same lines.
 _TEXT = r"\"(?:[^\"\\]|\\.)*+\""
+_END = r"\s*+(?:,\s*+|(?=\}))"
 _SERIES = re.compile(
-    r"(?:([a-zA-Z_:][a-zA-Z0-9_:./]*+)|(?=\{\s*+\"))"
-    rf"(?:\s*+\{{\s*+(?:({_TEXT})\s*+(?:,\s*+|(?=\}})))?+"
-    rf"((?:(?:[a-zA-Z_][a-zA-Z0-9_]*+|{_TEXT})\s*+=\s*+{_TEXT}\s*+(?:,\s*+)?)*+)\}}\s*+|\s++)"
+    r"(?:([a-zA-Z_:][a-zA-Z0-9_:]*+(?:[./][a-zA-Z0-9_:./]*+(?=\s*+\{))?+)|(?=\{\s*+\"))"
+    rf"(?:\s*+\{{\s*+(?:({_TEXT}){_END})?+"
+    rf"((?:(?!\"?__)(?:[a-zA-Z_][a-zA-Z0-9_]*+|{_TEXT})\s*+=\s*+{_TEXT}{_END})*+)\}}\s*+|\s++)"
     r"([^\s_]++)(?:\s++[-+0-9.eE]++)?+(?:\s++\#\s*+\{.*+)?+$"
 )
 _LINE = re.compile(r"[^\r\n]++")

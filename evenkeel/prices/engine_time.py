@@ -61,7 +61,7 @@ def engine_times(rows: Sequence[Mapping[str, Any]], prices: PriceFile) -> list[E
 
 
 def in_periods(times: Iterable[EngineTime], per: str) -> list[EngineTime]:
-    """Return times added up by period, kind, model and price.
+    """Return times added up by period, kind, model, price, and whether their cost is known.
 
     Prices may change within a period, so they are applied before.
 
@@ -74,7 +74,7 @@ def in_periods(times: Iterable[EngineTime], per: str) -> list[EngineTime]:
         period = each.period.replace(minute=0)
         if per != "hour":
             period = period.replace(hour=0, day=1 if per == "month" else period.day)
-        key = period, each.kind, each.model, each.price
+        key = period, each.kind, each.model, each.price, each.cost is None
         so_far = found.get(key, replace(each, period=period, spent_s=0.0, energy_j=None, cost=None))
         cost = None if each.cost is None else each.cost + (so_far.cost or 0.0)
         energy_j = so_far.energy_j

@@ -206,7 +206,7 @@ class EnginePrice(_Price):
     @property
     def largest(self) -> float:
         """The highest amount."""
-        return self.hour
+        return max(self.hour, self.measured_kwh or 0.0)
 
 
 class PriceFile(_Table):

@@ -49,6 +49,7 @@ class Evaluator:
         record_failure: Called for each SLO that could not be read.
         evidence_queue: Accepts requests for evidence on firing alerts.
         long_read: Entered around slow reads of whole periods.
+        ends_absent: Whether alerts that the file does not have end.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class Evaluator:
         record_failure: Callable[[Exception], None] = lambda error: None,
         evidence_queue: EvidenceQueue | None = None,
         long_read: Callable[[], AbstractContextManager[object]] = nullcontext,
+        ends_absent: bool = True,
     ) -> None:
+        self._ends_absent = ends_absent
         self._store = store
         self._book = book
         self._dashboard_url = dashboard_url
@@ -156,6 +159,15 @@ class Evaluator:
         self._engine.set_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
+        if self._ends_absent:
+            self._engine.resolve_absent(self._present(), self._file.receivers, now_ns)
+        if not self.is_store_gone:
+            self._write_status(verdicts, now_ns)
+        self.store_transitions()
+        return verdicts
+
+    def _present(self) -> set[tuple[str, str]]:
+        """Return the keys of the alerts that the file has."""
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}
         present |= {no_data_key(slo) for slo in self._file.slos}
         present |= {key for slo in self._file.slos for key in budget_keys(slo)}
@@ -163,12 +175,7 @@ class Evaluator:
         present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
         present |= failure_keys(self._file)
         unknown = self._groups.unknown
-        present |= {key for key in self._engine.alerts if key[0].partition("/")[0] in unknown}
-        self._engine.resolve_absent(present, self._file.receivers, now_ns)
-        if not self.is_store_gone:
-            self._write_status(verdicts, now_ns)
-        self.store_transitions()
-        return verdicts
+        return present | {key for key in self._engine.alerts if key[0].partition("/")[0] in unknown}
 
     def _read_currency(self) -> str:
         if all(slo.indicator.budget is None for slo in self._file.slos):

@@ -33,7 +33,7 @@ from evenkeel.slo.spikes import Spike
 from evenkeel_collector.alerts.state import Condition
 from evenkeel_collector.slo.evidence import collect, gather, window_link
 from evenkeel_collector.slo.many_alerts import ActiveAlerts, alerts_of, delays_of, ended, name_of
-from evenkeel_collector.slo.spike_watch import SpikeWatch
+from evenkeel_collector.slo.spike_watch import EVERY_NS, SpikeWatch
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
@@ -41,8 +41,6 @@ ALERT_NAME = "RequestRule"
 _SECOND_NS = 10**9
 _METRICS = {metric.value: metric for metric in DURATIONS}
 _ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
-# Windows of minutes and hours need not be read every few seconds.
-EVERY_NS = 30 * _SECOND_NS
 # So many series of a gauge get an alert of their own in a cycle, besides those that have one.
 _MOST_SERIES = 200
 # After a start, exporters that tried in vain send again this late; until then no series is gone.

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.error_guard import ErrorGuard
-from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.errors import ConfigurationError, EvenkeelError, UnusableFileError
 from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.receiver import Receiver
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _KEEP_NS = 90 * 86400 * 10**9
 _FORGET_EVERY_NS = 3600 * 10**9
+_RETRY_S = 5.0
 
 
 class SloService:
@@ -47,6 +48,7 @@ class SloService:
         self._context = context
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._is_evaluating = False
         path = context.evaluated_file
         if path is None:
             logger.info("no slo file given and the store may be shared, not evaluating alerts")
@@ -58,31 +60,54 @@ class SloService:
         for note in self._file.current.notes:
             logger.warning("slo file: %s", note)
         self._book_path = context.data_dir / FILE_NAME
-        AlertBook(self._book_path).close()
         self._worker = DeliveryWorker(
             self._book_path, self._find_receivers, policy, self._count_delivery
         )
-        self._heartbeat = Heartbeat(lambda: float(self._file.current.interval_s))
         self._evidence_queue = EvidenceQueue(time.monotonic)
-        gatherer = Gatherer(
-            context.connect, self._book_path, self._evidence_queue, self._find_receivers, self._stop
-        )
-        self._threads += gatherer.start()
-        for name, target in (
-            ("slo-evaluation", self._evaluate),
-            ("slo-watch", self._watch),
-            ("alert-delivery", self._deliver),
-        ):
-            thread = threading.Thread(target=target, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        try:
+            AlertBook(self._book_path).close()
+        except UnusableFileError as error:
+            if context.slo_file is not None:
+                raise
+            # On a full disk, say: nobody asked for alerts, and all else works without.
+            logger.error("alerts are not evaluated, retrying error=%s", error)
+            self._start_thread("slo-wait", self._start_later)
+        else:
+            self._start_threads()
+
+    def _start_later(self) -> None:
+        while not self._stop.wait(_RETRY_S):
+            with suppress(UnusableFileError):
+                AlertBook(self._book_path).close()
+                self._start_threads()
+                return
+
+    def _start_threads(self) -> None:
+        self._heartbeat = Heartbeat(lambda: float(self._file.current.interval_s))
+        self._is_evaluating = True
+        self._threads += Gatherer(
+            self._context.connect,
+            self._book_path,
+            self._evidence_queue,
+            self._find_receivers,
+            self._stop,
+        ).start()
+        self._start_thread("slo-evaluation", self._evaluate)
+        self._start_thread("slo-watch", self._watch)
+        if self._context.slo_file is not None:
+            self._start_thread("alert-delivery", self._deliver)
         logger.info(
             "slo evaluation started path=%s slos=%d rules=%d interval_s=%s",
-            path,
+            self._context.evaluated_file,
             len(self._file.current.slos),
             len(self._file.current.all_rules),
             self._file.current.interval_s,
         )
+
+    def _start_thread(self, name: str, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     async def close(self) -> None:
         """Stop after the current step; undelivered notifications wait in the data folder."""
@@ -91,8 +116,8 @@ class SloService:
             await asyncio.to_thread(thread.join)
 
     def why_not(self) -> str | None:
-        """Return why SLOs are no longer evaluated; None if they are, or if there are none."""
-        return self._heartbeat.why_not() if self._threads else None
+        """Return why SLOs are no longer evaluated; None if they are, or have not begun to be."""
+        return self._heartbeat.why_not() if self._is_evaluating else None
 
     def _watch(self) -> None:
         watch(
@@ -110,6 +135,8 @@ class SloService:
             logger.warning("cannot freeze prompt promotions: --prompts-dir is not set")
         for note in short_histories(self._file.current.slos, self._context.retention):
             logger.warning("%s", note)
+        if not self._file.current.receivers:
+            logger.info("no receivers: alerts notify nobody, see evenkeel alerts list")
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
@@ -150,6 +177,8 @@ class SloService:
                 failures.record,
                 self._evidence_queue,
                 self._heartbeat.long_read,
+                # What an earlier file began waits for it: a start without it may be a mistake.
+                ends_absent=self._context.slo_file is not None,
             )
             next_forget_ns = 0
             while not self._stop.is_set():
@@ -194,12 +223,12 @@ class SloService:
     def _freeze_promotions(
         self, evaluator: Evaluator, verdicts: Mapping[str, SloStatus], now_ns: int
     ) -> None:
-        """Record which prompts may not be promoted, if that changed.
+        """Record which prompts may not be promoted, if that changed; only a file says which.
 
         Failures to write to the prompt registry are logged once and do not fail the evaluation.
         """
         folder = self._context.prompts_dir
-        if folder is None:
+        if folder is None or self._context.slo_file is None:
             return
         before: list[Freeze] | None = None
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from evenkeel_collector.slo.store import SloStore
 
 Cohort = tuple[str, ...]
 SEPARATOR = "\x1f"
+_OLDEST = Path(__file__).parent / "spike_oldest.sql"
 _SECOND_NS = 10**9
 # The past is read in pieces, as many in a cycle as fit into this time.
 _PIECE_NS = 7200 * _SECOND_NS
@@ -68,6 +70,7 @@ class SpikePasts:
         self._loading: tuple[Cohort, ...] = ()
         self._waiting: dict[Cohort, None] = {}
         self._piece_end = self._end
+        self._begin = 0
 
     @property
     def is_loading(self) -> bool:
@@ -108,6 +111,9 @@ class SpikePasts:
             StoreError: If the store is unavailable or rejects the query.
         """
         if not self._loading:
+            # Each piece costs a query, even one of before there was a store.
+            (row,) = self._store.read(_OLDEST, {})
+            self._begin = row["oldest_ns"] // self._width_ns
             self._loading, self._waiting = tuple(self._waiting), {}
             self._piece_end = self._end
             for cohort in self._loading:
@@ -116,7 +122,7 @@ class SpikePasts:
             return
         began_s = time.monotonic()
         while self._loading and time.monotonic() - began_s < _PIECES_S:
-            oldest = self._end - self._num
+            oldest = max(self._end - self._num, self._begin)
             first = max(self._piece_end - max(_PIECE_NS // self._width_ns, 1), oldest)
             if self._piece_end > first:
                 self._take(self._read_past(first, self._piece_end, self._loading))

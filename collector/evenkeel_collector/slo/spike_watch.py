@@ -20,7 +20,8 @@ from evenkeel_collector.slo.store import SloStore
 
 ALERT_NAME = "Anomaly"
 _SECOND_NS = 10**9
-_EVERY_NS = 30 * _SECOND_NS
+# Windows of minutes and hours are judged every half minute; the moments of cycles vary a little.
+EVERY_NS = 28 * _SECOND_NS
 # Cohorts that others have displaced are kept for a while: they may come back.
 _KEPT_TIMES = 2
 
@@ -125,7 +126,7 @@ class SpikeWatch:
             pasts.load()
         if now_ns < family.next_ns:
             return []
-        family.next_ns = now_ns + min(_EVERY_NS, int(test.over_s * _SECOND_NS) // 5)
+        family.next_ns = now_ns + min(EVERY_NS, int(test.over_s * _SECOND_NS) // 5)
         most = max(test.most for _, test in family.rules)
         least = min(test.min_requests for _, test in family.rules)
         windows = _by_cohort(pasts.newest(now_ns, least, most))

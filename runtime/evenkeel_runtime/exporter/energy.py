@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 _INTERVAL_S = 0.1
 # A reading takes a millisecond or so. A GPU that has failed may block the driver for good.
 _LONGEST_READING_S = 2.0
+# No GPU takes more, and counters change within a second: a larger step is a wrong reading.
+_MOST_W = 10_000
+_MOST_LATE_S = 1.0
 # About ten minutes of readings; older ones are thinned, not dropped: a step may take long.
 _MAX_READINGS = 8192
 # Records are this old at most when they arrive: idle time until then is certain.
@@ -80,12 +83,15 @@ class EnergyMeter:
         except Exception as error:
             self._errors.record(error)
             return
+        time_ns = (begin_ns + clock_ns()) // 2
+        before_ns = self._times_ns[-1] if self._times_ns else time_ns
+        most_mj = _MOST_W * ((time_ns - before_ns) / 1e6 + 1e3 * _MOST_LATE_S)
         # After its driver was loaded again, a counter begins at 0.
-        pairs = zip(self._counters, counters, strict=False)
-        spent_j = sum(after - before for before, after in pairs if after > before) / 1e3
+        steps = (after - before for before, after in zip(self._counters, counters, strict=False))
+        spent_j = sum(step for step in steps if 0 < step <= most_mj) / 1e3
         self._counters = counters
         with self._lock:
-            self._times_ns.append((begin_ns + clock_ns()) // 2)
+            self._times_ns.append(time_ns)
             self._joules.append((self._joules[-1] if self._joules else 0.0) + spent_j)
             if len(self._times_ns) > _MAX_READINGS:
                 half = _MAX_READINGS // 2

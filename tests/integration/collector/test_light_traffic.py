@@ -39,6 +39,7 @@ def test_what_nobody_reads_is_stored_at_once_for_the_first_who_asks(tmp_path: Pa
             send(collector)
             time.sleep(0.6)
         stored = num_segments(collector)
-        assert stored == 0 or time.monotonic() - begin_s > 20, "each was an insert of its own"
+        # The first evaluation of alerts may come in between.
+        assert stored <= 1 or time.monotonic() - begin_s > 20, "each was an insert of its own"
         wait_for(lambda: collector.rows(ROLLED) == [(4,)])
         wait_for(lambda: num_segments(collector) == stored + 1)

@@ -177,6 +177,8 @@ def headline(
 
 def delivery_words(notifications: Mapping[str, int], failing: Sequence[Row] = ()) -> str:
     """Return the delivery counts in words, and the receivers that do not accept notifications."""
+    if not any(notifications.values()):
+        return "none so far; they go to the receivers in the collector's --slos file"
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
     text = f"{notifications.get('delivered', 0)} delivered, {waiting or 'none'} pending"
     if failing:

@@ -197,7 +197,7 @@ def show_silences(book: dict[str, Any], active: list[str]) -> None:
         st.html('<div class="ek-title">Silences<small>silenced alerts are not sent</small></div>')
         silences = book["silences"]
         if not silences:
-            st.caption("No silences: every alert notifies.")
+            st.caption("No silences.")
         else:
             rows = [
                 [

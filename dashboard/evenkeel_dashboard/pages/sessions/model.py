@@ -119,7 +119,8 @@ def recomputed_words(seconds: float | None) -> str:
 def cost_cell(cost: float | None, currency: str | None) -> Cell:
     """Return a cost with its currency; without a price there is none, which is not 0."""
     if cost is None:
-        return Cell(formats.NO_PRICE, is_number=True, title="no price is known for its model")
+        why = "no price is known for its model, or not all that it charges for"
+        return Cell(formats.NO_PRICE, is_number=True, title=why)
     return Cell(cost_words(cost, currency), is_number=True, sorts_as=cost)
 
 

@@ -88,9 +88,12 @@ def notes(row: Row, found: SessionTimeline, most: int) -> list[str]:
     if row["is_open"]:
         said.append("Still open: seen in the last 30 minutes, so it may go on.")
     if row["cost"] is None:
-        said.append(f"No cost: no price is known for {row['model'] or 'its model'}.")
+        said.append(
+            f"No cost: no price is known for {row['model'] or 'its model'}, or not all that it "
+            "charges for."
+        )
     elif any(_is_turn(s) and s.row["cost"] is None for s in found.steps):
-        said.append("Some requests have no price; the cost is that of the others.")
+        said.append("Some requests have no cost; that of the session is that of the others.")
     if row["session_source"] in _FOUND_BY:
         said.append(_FOUND_BY[row["session_source"]])
     skew_s = clock_skew_s(found.steps)

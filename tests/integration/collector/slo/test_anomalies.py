@@ -380,6 +380,44 @@ def test_a_hang_says_what_is_usual_for_its_engine_and_model(
     assert condition.gather(SloStore(client)) == {"usual": usual}
 
 
+def test_each_cycle_of_half_a_minute_judges_though_its_moment_varies(client: Any) -> None:
+    judged = []
+
+    class Counting(SloStore):
+        def spike_windows(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+            judged.append(parameters["to_ns"])
+            return super().spike_windows(parameters)
+
+    rules = RuleEvaluator(Counting(client), lambda error: None)
+    # A cycle begins when the store has what was acknowledged before: in up to two seconds.
+    times = [NOW + int(at * S) for at in (1.9, 30.0, 61.9, 90.0)]
+    for now_ns in times:
+        rules.conditions(default_anomalies(), {}, now_ns)
+    assert judged == times
+
+
+def test_of_a_young_store_only_as_much_past_is_read_as_there_is(client: Any) -> None:
+    ends = [NOW - number * 60 * S for number in range(180)]
+    insert(client, *({"end_ns": end_ns, "input_tokens": 100} for end_ns in ends))
+    spans: list[tuple[int, int]] = []
+
+    class Counting(SloStore):
+        def spike_windows(self, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+            spans.append((parameters["from_ns"], parameters["to_ns"]))
+            return super().spike_windows(parameters)
+
+    pasts = SpikePasts(Counting(client), Spike("input_tokens", Fraction(300)), {}, NOW)
+    cohorts = [tuple(row["cohort"]) for row in pasts.newest(NOW, 1, 10)]
+    pasts.follow(cohorts, NOW)
+    spans.clear()
+    while pasts.is_loading:
+        pasts.load()
+    assert len(spans) == 2
+    past = pasts.find(cohorts[0], Spike("input_tokens", Fraction(300)))
+    assert past is not None
+    assert past.requests.sum() == sum(end_ns < spans[0][1] for end_ns in ends)
+
+
 def test_series_of_odd_names_or_too_many_do_not_fill_the_book(
     client: Any, tmp_path: Path, book: AlertBook
 ) -> None:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import read_freezes
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
+from evenkeel_collector.alerts.state import State
 from evenkeel_collector.delivery.worker import DeliveryPolicy
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
@@ -174,9 +175,12 @@ async def test_each_evaluation_sees_what_the_log_held_before_it(
             await service.close()
 
 
+@pytest.mark.parametrize("is_usable", [True, False], ids=["usual", "a book that is no database"])
 async def test_without_a_file_the_default_rules_are_in_force(
-    storage: Storage, tmp_path: Path
+    storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_usable: bool
 ) -> None:
+    if not is_usable:
+        (tmp_path / FILE_NAME).write_text("not a database" * 100)
     row = {
         "time": datetime.now(UTC),
         "name": "evenkeel_runtime_stalled_requests",
@@ -196,11 +200,51 @@ async def test_without_a_file_the_default_rules_are_in_force(
     client.close()
     service = slo_service.start(there, QUICK)
     try:
+        if not is_usable:
+            assert caplog.text.count("alerts are not evaluated, retrying") == 1
+            (tmp_path / FILE_NAME).unlink()
         await _until(lambda: _alerts(tmp_path) == ["stalled-requests/a:1,m"])
     finally:
         await service.close()
     # The rollups go on counting what they counted.
     assert used == []
+
+
+async def test_a_start_without_the_file_leaves_what_the_file_began(
+    storage: Storage, client: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "prompts").mkdir()
+    policy = "  budgetPolicy: [{spent: 1, freeze: prompts}]\n"
+    # Nobody listens there, and the next attempt is hours away.
+    with_file = context(storage, tmp_path, slo_text() + policy, "http://127.0.0.1:9/")
+    with_file = replace(with_file, prompts_dir=tmp_path / "prompts", has_own_store=True)
+
+    def begun() -> tuple[object, ...]:
+        with AlertBook(tmp_path / FILE_NAME, create=False) as book:
+            firing = {(a.slo, a.severity) for a in book.alerts() if a.life.state is State.FIRING}
+            freezes = [freeze.slo for freeze in read_freezes(tmp_path / "prompts")]
+            return firing, book.count_by_state(), freezes
+
+    service = slo_service.start(with_file, replace(QUICK, unit_s=10_000.0))
+    try:
+        give_up_s = time.monotonic() + 120
+        while begun()[0] != {("chat", "page"), ("chat", "ticket")} or not begun()[2]:
+            assert time.monotonic() < give_up_s
+            insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+            await asyncio.sleep(0.4)
+    finally:
+        await service.close()
+    before = begun()
+    assert before[1] == {"waiting": 2, "delivered": 0, "dead": 0}
+
+    registry = CollectorRegistry()
+    service = slo_service.start(replace(with_file, slo_file=None, metrics=registry), QUICK)
+    try:
+        await _until(lambda: _value(registry, "evenkeel_slo_evaluation_seconds_count") > 0)
+        await asyncio.sleep(10 * QUICK.poll_s)
+    finally:
+        await service.close()
+    assert begun() == before
 
 
 async def test_without_a_file_a_store_that_others_may_evaluate_is_left_to_them(
@@ -247,6 +291,8 @@ async def test_a_store_that_hangs_is_said_by_the_watch_and_over_when_it_answers(
 
 
 def _alerts(folder: Path) -> list[str]:
+    if not (folder / FILE_NAME).exists():
+        return []
     with AlertBook(folder / FILE_NAME, create=False) as book:
         return [alert.slo for alert in book.alerts()]
 

@@ -179,6 +179,10 @@ def test_alerts_that_ended_are_listed_newest_first_not_pages_first() -> None:
 
 def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
+    none = {"waiting": 0, "delivered": 0, "dead": 0, "in_groups": 0}
+    assert delivery_words(none) == (
+        "none so far; they go to the receivers in the collector's --slos file"
+    )
     assert delivery_words({"dead": 2}) == "0 delivered, none pending, 2 failed"
     failing = {
         "receiver": "on-call", "undelivered": 17, "since": "1970-01-01T00:01:00Z",

@@ -104,7 +104,10 @@ def test_an_open_and_a_failed_session_say_so() -> None:
     ("more", "words"),
     [
         ({"is_open": True}, "Still open"),
-        ({"cost": None}, "No cost: no price is known for support."),
+        (
+            {"cost": None},
+            "No cost: no price is known for support, or not all that it charges for.",
+        ),
         ({"session_source": "chain"}, "each prompt continued the one before, which may be wrong"),
         ({"session_source": "trace"}, "No session ID was sent"),
         ({"num_tools": 0}, "No tool calls were traced"),

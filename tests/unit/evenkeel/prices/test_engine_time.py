@@ -44,6 +44,15 @@ def test_energy_of_hours_is_added_up_by_day() -> None:
     assert (day.energy_j, day.cost) == (3e6, pytest.approx(2 + 3))
 
 
+@pytest.mark.parametrize("unknown", [0, 1, 2])
+def test_time_without_a_measurement_leaves_the_cost_of_the_rest_of_the_day(unknown: int) -> None:
+    rows = [row("idle", 10**n, 0.0 if n == unknown else 10**n * 1e6, hour=n) for n in range(3)]
+    known = 111 - 10**unknown
+    days = {each.cost is None: each for each in in_periods(engine_times(rows, METERED), "day")}
+    assert (days[False].spent_s, days[False].cost) == (known, pytest.approx(2 * known))
+    assert (days[True].spent_s, days[True].energy_j) == (10**unknown, None)
+
+
 def test_work_takes_the_power_above_that_of_an_idle_engine() -> None:
     rows = [row("requests", 10, 4e3), row("idle", 20, 1.2e3), row("requests", 10, 5e3, hour=1)]
     assert watts_of_work(rows) == {"m": pytest.approx(450 - 60)}

@@ -137,6 +137,11 @@ WRONG = {
         f'[[engine]]\nname = "a"\nengine_hour = 1e9\nwatts = 1e6\nkwh = 1\n{SOURCED}',
         "the price of 'a' is 1e+09 USD, expected",
     ),
+    "measured energy too high in the bill's currency": (
+        f'currency = "VND"\n[exchange.USD]\nrate = 26000\n{SOURCED}\n'
+        f'[[engine]]\nname = "a"\nengine_hour = 1\nkwh = 1e5\ncurrency = "USD"\n{SOURCED}',
+        ":7 (--prices): the price of 'a' is 2.6e+09 VND, expected at most 1e+09",
+    ),
     "overlap in time zones": (
         f'[[model]]\nname = "a"\ninput = 1\nuntil = 2026-02-01T00:00:00-05:00\n{SOURCED}\n'
         f'[[model]]\nname = "a"\ninput = 2\nfrom = 2026-02-01\n{SOURCED}',

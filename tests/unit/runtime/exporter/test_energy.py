@@ -235,6 +235,22 @@ def test_a_counter_that_begins_anew_after_its_driver_takes_nothing_back() -> Non
     assert charged(past, 0).energy_j == pytest.approx(80)
 
 
+@pytest.mark.parametrize("wrong", [0.0, 2.0**63], ids=["zero", "huge"])
+def test_a_single_wrong_reading_of_a_counter_is_no_energy(wrong: float) -> None:
+    gpus = Gpus()
+    meter = EnergyMeter(gpus.read)
+    past = history(meter)
+    # Since the driver was loaded: a month at 400 W.
+    gpus.millijoules = [1e12]
+    run(gpus, meter, 0, 100, BUSY_W)
+    kept, gpus.millijoules = gpus.millijoules, [wrong]
+    sample(meter, 150)
+    gpus.millijoules = kept
+    run(gpus, meter, 200, 300, BUSY_W)
+    past.add(batch(0, [Step(0, 300, [prefill(0, 20)])], arrived(0, 0), left(0, 300)))
+    assert charged(past, 0).energy_j == pytest.approx(80)
+
+
 @pytest.mark.parametrize("busy_s", [10, 2_000])
 def test_hours_of_another_power_before_do_not_change_what_an_idle_engine_used(
     busy_s: int,
