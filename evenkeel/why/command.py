@@ -36,7 +36,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--url",
         metavar="URL",
-        help="ask a running runtime, which remembers its last 4,096 requests",
+        help="ask a running runtime, which remembers its last 4,096 requests by their whole "
+        "request ID",
     )
     source.add_argument(
         "--store-url", default=_STORE_URL, metavar="URL", help=f"the store ({_STORE_URL})"
@@ -82,8 +83,8 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
         ) from error
     if answer.status_code == 404:
         raise CannotMeasureError(
-            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests. "
-            "Without --url, the store is asked"
+            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests, by "
+            "their whole request ID. Without --url, the store is asked"
         )
     if answer.status_code != 200:
         raise CannotMeasureError(
