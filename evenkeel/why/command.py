@@ -82,7 +82,8 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CannotMeasureError(
-            f"no runtime answers at {hide_password(args.url)}: {error}; is `evenkeel serve` running?"
+            f"no runtime answers at {hide_password(args.url)}: {error}; "
+            "is `evenkeel serve` running?"
         ) from error
     if answer.status_code == 404:
         raise CannotMeasureError(
