@@ -24,7 +24,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # For senders that wait for the answer: total attempts, and the longest wait between two.
 MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
 _STATUS_DETAILS = "grpc-status-details-bin"
-# Of a gRPC error's message, in a log.
+# Of a receiver's message, in a log.
 _MAX_DETAILS = 160
 _GRPC_METHODS = {
     TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -113,7 +113,7 @@ def _open_http(target: OtlpTarget) -> Send:
             return Delivery(False, reason=type(error).__name__, is_unreachable=is_unreachable)
         if response.is_success:
             return Delivery(is_done=True, num_rejected=_num_rejected(response.content))
-        reason = f"HTTP {response.status_code}"
+        reason = _with_details(f"HTTP {response.status_code}", _status_message(response))
         if response.status_code in _RETRYABLE_HTTP:
             wait_s = read_retry_after(response.headers.get("retry-after"))
             return Delivery(is_done=False, retry_after_s=wait_s, reason=reason)
@@ -155,15 +155,32 @@ def _open_grpc(target: OtlpTarget) -> Send:
         try:
             answer = export(body, timeout=target.timeout_s, metadata=tuple(target.headers.items()))
         except grpc.RpcError as error:
-            code, details = error.code(), (error.details() or "").partition("\n")[0]
+            code = error.code()
             wait_s = _asked_wait_s(dict(error.trailing_metadata() or ()))
             is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED and wait_s is not None
             is_done = code not in retryable and not is_full
-            reason = f"{code.name} ({details[:_MAX_DETAILS]})" if details else code.name
+            reason = _with_details(code.name, error.details() or "")
             return Delivery(is_done, num_spans if is_done else 0, wait_s, reason)
         return Delivery(is_done=True, num_rejected=_num_rejected(answer))
 
     return send
+
+
+def _status_message(response: httpx.Response) -> str:
+    """Return the message of the Status in a refusal; "" if there is none."""
+    from google.rpc.status_pb2 import Status
+
+    if response.headers.get("content-type") != "application/x-protobuf":
+        return ""
+    try:
+        return str(Status.FromString(response.content).message)
+    except DecodeError:
+        return ""
+
+
+def _with_details(what: str, details: str) -> str:
+    line = details.partition("\n")[0][:_MAX_DETAILS]
+    return f"{what} ({line})" if line else what
 
 
 def _asked_wait_s(trailers: Mapping[str, str | bytes]) -> float | None:

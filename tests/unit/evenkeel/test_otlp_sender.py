@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import HTTPServer
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from evenkeel import otlp_sender
 from evenkeel.otlp_sender import Delivery, deliver, open_sender
 from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
+from tests.fixtures.http_stub import QuietHandler, serving
 
 TAKEN = Delivery(is_done=True)
 FULL = Delivery(is_done=False, retry_after_s=0.001, reason="HTTP 503")
@@ -129,3 +131,26 @@ def test_a_batch_over_grpc_is_sent_again_only_if_that_may_help(
 
     with grpc_receiver(refuse) as url:
         assert open_sender(OtlpTarget(url, PROTOCOL_GRPC))(b"", 3) == delivery
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "reason"),
+    [
+        ("application/x-protobuf", Status(message="a token is required"), "(a token is required)"),
+        ("application/x-protobuf", Status(), ""),
+        ("text/html", Status(message="never"), ""),
+    ],
+)
+def test_a_refusal_over_http_has_the_receivers_reason(
+    media_type: str, body: Status, reason: str
+) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.send_header("content-type", media_type)
+            self.end_headers()
+            self.wfile.write(body.SerializeToString())
+
+    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as url:
+        outcome = open_sender(OtlpTarget(url))(b"", 2)
+    assert outcome == Delivery(True, 2, reason=f"HTTP 401 {reason}".strip())
