@@ -25,7 +25,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
 _STATUS_DETAILS = "grpc-status-details-bin"
 # Of a receiver's message, in a log.
-_MAX_DETAILS = 160
+_MAX_DETAILS = 300
 _GRPC_METHODS = {
     TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
     METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
