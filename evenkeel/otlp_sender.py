@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from weakref import finalize
@@ -23,6 +23,9 @@ _RETRYABLE_HTTP = (429, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # For senders that wait for the answer: total attempts, and the longest wait between two.
 MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
+_STATUS_DETAILS = "grpc-status-details-bin"
+# Of a receiver's message, in a log.
+_MAX_DETAILS = 300
 _GRPC_METHODS = {
     TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
     METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
@@ -110,7 +113,7 @@ def _open_http(target: OtlpTarget) -> Send:
             return Delivery(False, reason=type(error).__name__, is_unreachable=is_unreachable)
         if response.is_success:
             return Delivery(is_done=True, num_rejected=_num_rejected(response.content))
-        reason = f"HTTP {response.status_code}"
+        reason = _with_details(f"HTTP {response.status_code}", _status_message(response))
         if response.status_code in _RETRYABLE_HTTP:
             wait_s = read_retry_after(response.headers.get("retry-after"))
             return Delivery(is_done=False, retry_after_s=wait_s, reason=reason)
@@ -124,7 +127,8 @@ def _open_http(target: OtlpTarget) -> Send:
 def _open_grpc(target: OtlpTarget) -> Send:
     import grpc
 
-    # OTLP specification, "Failures" of OTLP/gRPC: only these may be retried.
+    # OTLP specification, "Failures" of OTLP/gRPC: only these may be retried, and
+    # RESOURCE_EXHAUSTED only with RetryInfo: otherwise the batch is too large for ever.
     retryable = {
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -132,7 +136,6 @@ def _open_grpc(target: OtlpTarget) -> Send:
         grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DATA_LOSS,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
     parts = urlsplit(target.url)
     options = [("grpc.enable_http_proxy", int(parts.hostname not in _LOOPBACK))]
@@ -153,11 +156,48 @@ def _open_grpc(target: OtlpTarget) -> Send:
             answer = export(body, timeout=target.timeout_s, metadata=tuple(target.headers.items()))
         except grpc.RpcError as error:
             code = error.code()
-            is_done = code not in retryable
-            return Delivery(is_done, num_spans if is_done else 0, reason=code.name)
+            wait_s = _asked_wait_s(dict(error.trailing_metadata() or ()))
+            is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED and wait_s is not None
+            is_done = code not in retryable and not is_full
+            reason = _with_details(code.name, error.details() or "")
+            return Delivery(is_done, num_spans if is_done else 0, wait_s, reason)
         return Delivery(is_done=True, num_rejected=_num_rejected(answer))
 
     return send
+
+
+def _status_message(response: httpx.Response) -> str:
+    """Return the message of the Status in a refusal; "" if there is none."""
+    from google.rpc.status_pb2 import Status
+
+    if response.headers.get("content-type") != "application/x-protobuf":
+        return ""
+    try:
+        return str(Status.FromString(response.content).message)
+    except DecodeError:
+        return ""
+
+
+def _with_details(what: str, details: str) -> str:
+    line = details.partition("\n")[0][:_MAX_DETAILS]
+    return f"{what} ({line})" if line else what
+
+
+def _asked_wait_s(trailers: Mapping[str, str | bytes]) -> float | None:
+    """Return the seconds that an answer's RetryInfo asks to wait; None if it has none."""
+    from google.rpc.error_details_pb2 import RetryInfo
+    from google.rpc.status_pb2 import Status
+
+    packed = trailers.get(_STATUS_DETAILS)
+    if not isinstance(packed, bytes):
+        return None
+    info = RetryInfo()
+    try:
+        if any(detail.Unpack(info) for detail in Status.FromString(packed).details):
+            return float(max(0.0, info.retry_delay.seconds + info.retry_delay.nanos / 1e9))
+    except DecodeError:
+        pass
+    return None
 
 
 def _num_rejected(answer: bytes) -> int:

@@ -139,8 +139,7 @@ def _url(otel: Mapping[str, str], endpoint: str | None, protocol: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
-            f"OTLP endpoint is {hide_password(url)!r}, "
-            f"expected an address such as {DEFAULT_ENDPOINT}"
+            f"OTLP endpoint is {hide_password(url)!r}, expected an address such as {default}"
         )
     if exact or protocol == PROTOCOL_GRPC or parts.path.endswith("/v1/traces"):
         return url

@@ -118,11 +118,12 @@ def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[CheckResult]:
     for extra, names in sorted(extras.items()):
         here = [name if _version(name) else _OTHER_BUILD.get(name, name) for name in names]
         missing = [name for name, found in zip(names, here, strict=True) if not _version(found)]
+        name = f"extra {extra}"
         if missing:
             advice = f"to use it: {how_to_install(extra)}"
-            yield CheckResult(extra, CheckStatus.OFF, f"without {', '.join(missing)}", advice)
+            yield CheckResult(name, CheckStatus.OFF, f"without {', '.join(missing)}", advice)
         else:
-            yield CheckResult(extra, CheckStatus.OK, ", ".join(dict.fromkeys(here)))
+            yield CheckResult(name, CheckStatus.OK, "installed")
 
 
 def check_cpu_trap() -> Iterator[CheckResult]:
@@ -168,16 +169,24 @@ def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
     ):
         url = f"http://{host}:{port + port_offset}{path}"
         try:
-            code = httpx.get(url, timeout=_PATIENCE_S).status_code
+            answer = httpx.get(url, timeout=_PATIENCE_S)
+        except (httpx.ReadError, httpx.RemoteProtocolError):
+            seen = f"what listens at {url} does not answer in HTTP"
+            yield CheckResult(part, CheckStatus.OFF, seen, "a part with TLS is not checked")
+            continue
         except (httpx.TransportError, httpx.InvalidURL, UnicodeError):
             advice = f"start it with: evenkeel {command}"
             yield CheckResult(part, CheckStatus.OFF, f"nothing answers at {url}", advice)
             continue
-        if code == httpx.codes.OK:
+        if answer.status_code == httpx.codes.OK:
             yield CheckResult(part, CheckStatus.OK, url)
+        elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            seen = f"{url} answered 503: {answer.text.strip()[:200]}"
+            yield CheckResult(part, CheckStatus.WRONG, seen, f"see the log of evenkeel {command}")
         else:
+            seen = f"{url} answered {answer.status_code}"
             advice = f"is something else on port {port + port_offset}?"
-            yield CheckResult(part, CheckStatus.WRONG, f"{url} answered {code}", advice)
+            yield CheckResult(part, CheckStatus.WRONG, seen, advice)
 
 
 def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:

@@ -286,7 +286,9 @@ def _show(page: PrometheusPage, reports: Sequence[EngineReport]) -> None:
         models = f", models {', '.join(map(for_terminal, report.models))}" if report.models else ""
         version = report.version or "not reported"
         console.print(Text(f"{report.title}: version {version} (names of {report.facts}){models}"))
-        table = Table("page", "part", "", "from")
+        table = Table("page", "part", "")
+        # A metric's name that is too long continues on the next line.
+        table.add_column("from", overflow="fold")
         for part in report.parts:
             table.add_row(*map(Text, (part.page, part.part, part.state, part.source)))
         console.print(table)

@@ -13,6 +13,8 @@ from evenkeel.slo.model import Slo
 from evenkeel.slo.series import BucketSeries, SeriesEvaluator
 
 COLUMNS = ("minute", "total", "bad")
+# In the year 2160: a larger number is seconds or milliseconds.
+_LAST_MINUTE = 10**8
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ def read_minutes(path: Path) -> dict[int, Counts]:
 
     Raises:
         ConfigurationError: On a file that cannot be read, a missing or unknown column, a value
-            that is not a whole number, more bad than total, or a repeated minute.
+            that is not a whole number, more bad than total, a minute that is seconds, or one that
+            appears twice.
     """
     minutes: dict[int, Counts] = {}
     try:
@@ -151,6 +154,11 @@ def _read_row(row: Mapping[str, str | None], where: str) -> tuple[int, Counts]:
                 f"{name} is {text!r}, expected a whole number of at least 0 ({where})"
             )
         values[name] = int(text)
+    if values["minute"] > _LAST_MINUTE:
+        raise ConfigurationError(
+            f"minute is {values['minute']}, expected minutes since 1970, which are unix seconds "
+            f"/ 60 ({where})"
+        )
     if values["bad"] > values["total"]:
         raise ConfigurationError(
             f"bad is {values['bad']}, more than the total of {values['total']} ({where})"

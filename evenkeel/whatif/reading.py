@@ -40,7 +40,9 @@ def predicted_saving(
     if not found["busy_s"]:
         return Unpredictable("no steps of an engine are stored for this range")
     if not found["num_of_tenant"]:
-        return Unpredictable("none of its requests reached an engine in this range")
+        return Unpredictable(
+            "none of its requests in this range reached an engine whose steps are stored"
+        )
     if found["num_sampled"]:
         return Unpredictable(
             f"{found['num_sampled']} stored requests stand for several: their senders sample"

@@ -109,7 +109,9 @@ def predict_saving(
         row["tenant"] == tenant for parts in work_of.values() for w in parts for row in w.requests
     )
     if not has_tenant:
-        return Unpredictable("none of its requests reached an engine in this range")
+        return Unpredictable(
+            "none of its requests in this range reached an engine whose steps are stored"
+        )
     replays: dict[EngineKey, _EngineReplay] = {}
     for key, works in work_of.items():
         if any(map(_begins_in_a_queue, works)):

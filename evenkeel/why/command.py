@@ -12,6 +12,8 @@ from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError
 
 if TYPE_CHECKING:
+    import httpx
+
     from evenkeel.why.explanation import RequestWhy
 
 EXAMPLE = """\
@@ -36,7 +38,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--url",
         metavar="URL",
-        help="ask a running runtime, which remembers its last 4,096 requests",
+        help="ask a running runtime, which remembers its last 4,096 requests by their whole "
+        "request ID",
     )
     source.add_argument(
         "--store-url", default=_STORE_URL, metavar="URL", help=f"the store ({_STORE_URL})"
@@ -69,32 +72,40 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
     import httpx
 
-    from evenkeel.secret_text import read_secret
+    from evenkeel.secret_text import hide_password, read_secret
     from evenkeel.why.explanation import from_runtime
 
     headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
     url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
+    shown = hide_password(url)
     try:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CannotMeasureError(
-            f"no runtime answers at {args.url}: {error}; is `evenkeel serve` running?"
+            f"no runtime answers at {hide_password(args.url)}: {error}; "
+            "is `evenkeel serve` running?"
         ) from error
     if answer.status_code == 404:
         raise CannotMeasureError(
-            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests. "
-            "Without --url, the store is asked"
+            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests, by "
+            "their whole request ID. Without --url, the store is asked"
         )
     if answer.status_code != 200:
-        raise CannotMeasureError(
-            f"{url} answered {answer.status_code}: {answer.text[:160].strip()}"
-        )
+        raise CannotMeasureError(f"{shown} answered {answer.status_code}: {_reason(answer)}")
     try:
         return from_runtime(answer.json())
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CannotMeasureError(
-            f"{url} did not answer as a runtime does; is --url the address of `evenkeel serve`?"
+            f"{shown} did not answer as a runtime does; is --url the address of `evenkeel serve`?"
         ) from error
+
+
+def _reason(answer: httpx.Response) -> str:
+    """Return why a request was refused: the detail of a problem document, else the text."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, LookupError, TypeError):
+        return answer.text[:160].strip()
 
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:

@@ -139,7 +139,7 @@ def test_the_doctor_says_what_is_missing_and_fails_at_nothing(
     findings = json.loads(done.stdout)["findings"]
     seen = {finding["check"]: finding for finding in findings}
     other = "evals" if part != "evals" else "demo"
-    assert f"in a checkout pip install ./{other}" in seen[other]["advice"]
+    assert f"in a checkout pip install ./{other}" in seen[f"extra {other}"]["advice"]
     assert seen["store"]["outcome"] == "off"
 
 

@@ -235,12 +235,14 @@ def texts_of_code() -> str:
     return "\n".join(" ".join(text.split()) for text in found if " " in text)
 
 
-# What the Makefile, Python, ClickHouse and pydantic say.
+# What the Makefile, Python, ClickHouse, pydantic and gRPC say.
 OF_OTHER_CODE = (
     "evenkeel needs Python 3.11", ".venv is not Python 3.11",
     "ensurepip is not available", "Address already in use",
     "Cannot modify 'x' setting in readonly mode", "collector.http_port from environment: …",
     "Cannot parse definition from metadata file … .sql",
+    "No package metadata was found for vllm",
+    "Tls handshake failed", "Expected SETTINGS frame", "http1.x server",
 )  # fmt: skip
 
 

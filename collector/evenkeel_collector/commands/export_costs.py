@@ -69,6 +69,7 @@ def run_costs(args: argparse.Namespace) -> int:
     if args.out is None and (args.json or args.format == "parquet"):
         flag = "--json" if args.json else "--format parquet"
         raise ConfigurationError(f"{flag} needs --out FILE")
+    _check_ending(args.out, args.format)
     from_ns = args.begin
     to_ns = time_ns() if args.end is None else args.end
     check_order(from_ns, to_ns)
@@ -78,6 +79,21 @@ def run_costs(args: argparse.Namespace) -> int:
     if args.out is not None:
         _say(args, found, from_ns, to_ns)
     return 0
+
+
+def _check_ending(out: Path | None, format_: str) -> None:
+    """Refuse a file whose ending names another format than is written.
+
+    Raises:
+        ConfigurationError: If it does.
+    """
+    ending = "" if out is None else out.suffix.lower()
+    if ending == ".parquet" and format_ != "parquet":
+        raise ConfigurationError(
+            f"--out is {out}, but --format {format_} writes CSV; use --format parquet"
+        )
+    if ending == ".csv" and format_ == "parquet":
+        raise ConfigurationError(f"--out is {out}, but --format parquet writes no CSV")
 
 
 def _read(args: argparse.Namespace, from_ns: int, to_ns: int) -> list[Charge]:
@@ -156,6 +172,9 @@ def _say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns:
             "engine_cost": billed["engine"], "num_requests": num_requests,
             "num_priced": num_priced, "from": rfc3339(from_ns), "to": rfc3339(to_ns),
         }))  # fmt: skip
+        return
+    if not found:
+        print(f"0 rows to {args.out}: no requests and no engine time in this range")
         return
     print(
         f"{len(found)} rows to {args.out}: requests {billed['usage']:.6g} {currency}, other engine "

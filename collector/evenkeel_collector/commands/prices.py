@@ -83,6 +83,9 @@ def _words(file: PriceFile, price: ModelPrice | EnginePrice) -> str:
         amounts = [(kind.replace("_", " "), getattr(price, kind)) for kind in kinds]
         what = ", ".join(f"{kind} {each:g}" for kind, each in amounts if each is not None)
         what += f" {currency} per million tokens"
+        missing = [kind for kind, each in amounts if each is None and kind != "reasoning"]
+        if missing:
+            what += f" (no cost if a request has {' or '.join(missing)} tokens)"
     ends = (("from", price.valid_from), ("until", price.valid_until))
     when = "".join(f", {word} {moment:%Y-%m-%d}" for word, moment in ends if moment)
     return f"{price.name}: {what}{when}"

@@ -52,12 +52,21 @@ def book_path(data_dir: Path | None) -> Path:
     return load(CollectorSettings, {"data_dir": data_dir}).settings.data_dir / FILE_NAME
 
 
-def read_corrections(path: Path) -> tuple[Correction, ...]:
-    """Return the corrections in a collector's data folder; none if the collector runs elsewhere."""
+def read_corrections(data_dir: Path | None) -> tuple[Correction, ...]:
+    """Return the corrections in a collector's data folder.
+
+    Args:
+        data_dir: The folder; None: that of the settings, which has none if the collector runs
+            elsewhere.
+
+    Raises:
+        ConfigurationError: If a folder is given that is no collector's.
+    """
     from evenkeel_collector.alerts.book import AlertBook
     from evenkeel_collector.slo.corrections import Corrections
 
-    if not path.exists():
+    path = book_path(data_dir)
+    if data_dir is None and not path.exists():
         return ()
     with AlertBook(path, create=False) as book:
         return Corrections(book).all()

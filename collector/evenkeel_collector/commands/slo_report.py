@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evenkeel.errors import ConfigurationError
 from evenkeel.times import to_datetime, unix_ns
 from evenkeel_collector.commands.slo_arguments import add_slo_file, add_store_url
-from evenkeel_collector.commands.slo_correct import book_path, read_corrections
+from evenkeel_collector.commands.slo_correct import read_corrections
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -74,7 +74,7 @@ def _run_report(args: argparse.Namespace) -> int:
         span = month_span(args.month, zone, now_ns)
     store = Store(args.url)
     try:
-        corrections = read_corrections(book_path(args.data_dir))
+        corrections = read_corrections(args.data_dir)
         slos = tuple(with_groups(file.slos, store.rows, span.to_ns, span.to_ns - span.from_ns))
         report = measure(store, replace(file, slos=slos), span, corrections, zone)
     finally:

@@ -215,6 +215,9 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
         weight = f"weight {float(member.weight):g}: " if slo.indicator.members else ""
         what = "counts" if is_money else "good"
         head += f"\n  {what}: {weight}{_indicator_text(member.indicator)}"
+        if member.indicator.metric in SESSIONS:
+            silence = format_duration(member.indicator.silence_s * slo.scale)
+            head += f"\n  a session counts once it is over: after {silence} of silence"
     grouping = slo.indicator.grouping
     if grouping is not None:
         each = ",".join(column.upper() for column in grouping.columns)

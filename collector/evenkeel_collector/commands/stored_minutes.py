@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evenkeel.errors import ConfigurationError
 from evenkeel.times import MINUTE_NS
 from evenkeel_collector.commands.slo_arguments import add_store_url
-from evenkeel_collector.commands.slo_correct import book_path, read_corrections
+from evenkeel_collector.commands.slo_correct import read_corrections
 
 if TYPE_CHECKING:
     from evenkeel.slo.burn_rates import Counts
@@ -93,7 +93,7 @@ def stored_minutes(
 
     to_ns = time_ns() // MINUTE_NS * MINUTE_NS
     span = Span(to_ns - days * 86400 * 10**9, to_ns)
-    in_force = read_corrections(book_path(data_dir))
+    in_force = read_corrections(data_dir)
     store = Store(url)
     try:
         for slo in with_groups(slos, store.rows, to_ns, to_ns - span.from_ns):

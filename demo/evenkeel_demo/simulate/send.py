@@ -107,7 +107,7 @@ def _deliver(send_batch: Send, url: str, body: bytes, num_spans: int) -> None:
         )
     if delivery.reason:
         remedy = ""
-        if delivery.reason in ("HTTP 401", "HTTP 403"):
+        if delivery.reason.startswith(("HTTP 401", "HTTP 403")):
             remedy = "; send a token that may ingest in OTEL_EXPORTER_OTLP_HEADERS"
         raise CannotMeasureError(f"the collector at {collector} refused: {delivery.reason}{remedy}")
 

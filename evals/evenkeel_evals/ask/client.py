@@ -22,6 +22,7 @@ from evenkeel.errors import (
     first_line,
 )
 from evenkeel.retry_delay import read_retry_after
+from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
 
@@ -307,6 +308,7 @@ class ChatClient:
             CannotMeasureError: If no usable server answers at `url`.
             ConfigurationError: If the server does not serve the wanted model.
         """
+        shown = hide_password(url)
         try:
             response = await self._lanes[0].get(f"{url}/v1/models", timeout=10.0)
             response.raise_for_status()
@@ -315,24 +317,26 @@ class ChatClient:
             code = error.response.status_code
             if code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
                 raise KeyRefusedError(
-                    f"{url}/v1/models answered {code}; give its key in EVENKEEL_EVAL_API_KEY, a "
+                    f"{shown}/v1/models answered {code}; give its key in EVENKEEL_EVAL_API_KEY, a "
                     "judge's in EVENKEEL_EVAL_JUDGE_API_KEY"
                 ) from error
             raise CannotMeasureError(
-                f"{url}/v1/models answered {code}; is it an OpenAI server?"
+                f"{shown}/v1/models answered {code}; is it an OpenAI server?"
             ) from error
         except httpx.HTTPError as error:
             raise CannotMeasureError(
-                f"no server answers at {url}: {first_line(error)}; start it and wait until it is "
+                f"no server answers at {shown}: {first_line(error)}; start it and wait until it is "
                 "ready, or correct --url or the side's url"
             ) from error
         except (ValueError, KeyError, TypeError) as error:
-            raise CannotMeasureError(f"{url}/v1/models did not return a list of models") from error
+            raise CannotMeasureError(
+                f"{shown}/v1/models did not return a list of models"
+            ) from error
         if wanted is None and served:
             return served[0]
         if wanted not in served:
             raise ConfigurationError(
-                f"{url} does not serve the model {wanted!r}; "
+                f"{shown} does not serve the model {wanted!r}; "
                 f"it serves {', '.join(served) or 'none'}"
             )
         return wanted

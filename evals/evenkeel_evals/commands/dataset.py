@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError, first_line
@@ -64,11 +65,15 @@ def run_import(args: argparse.Namespace) -> int:
     note = f"Imported from {args.source.name} ({args.kind})."
     write_lock(items_path, FIRST_VERSION, difference, note)
     dataset = load_dataset(folder)
+    scorers = Counter(
+        row["scorer"] if isinstance(row["scorer"], str) else row["scorer"]["name"] for row in rows
+    )
     record = {
         "dataset": f"{dataset.name}@{dataset.version}",
         "content_hash": dataset.content_hash,
         "num_items": len(dataset.items),
         "num_left_out": len(imported.problems),
+        "scorers": dict(scorers),
         "problems": list(imported.problems),
         "notes": list(imported.notes),
     }
@@ -78,6 +83,7 @@ def run_import(args: argparse.Namespace) -> int:
         left = f", {len(imported.problems)} skipped" if imported.problems else ""
         items = "1 item" if len(dataset.items) == 1 else f"{len(dataset.items)} items"
         print(f"{folder}: {items}{left}, version {dataset.version}")
+        print("scored by " + ", ".join(f"{name} ({n})" for name, n in scorers.most_common()))
     return 0
 
 

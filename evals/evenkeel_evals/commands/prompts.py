@@ -18,6 +18,7 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 from evenkeel.prompts.freeze import read_freezes
 from evenkeel.prompts.promotion import LabelMove, Promotion, Reversal, promote, roll_back
 from evenkeel.prompts.registry import DRAFT, LABELS, PromptRegistry, PromptVersion
+from evenkeel.secret_text import hide_password
 from evenkeel.settings import COLLECTOR_MARKER, find_collector_folder
 from evenkeel.times import minute_text
 from evenkeel_evals.commands.arguments import at_least
@@ -164,7 +165,8 @@ def _count_tokens(url: str, text: str) -> int:
         response.raise_for_status()
         return int(response.json()["count"])
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
-        raise CannotMeasureError(f"{url} does not count tokens: {first_line(error)}") from error
+        problem = f"{hide_password(url)} does not count tokens: {hide_password(first_line(error))}"
+        raise CannotMeasureError(problem) from error
 
 
 def _show(args: argparse.Namespace) -> int:

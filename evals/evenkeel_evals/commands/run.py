@@ -176,6 +176,8 @@ def _publish(
         # Without --report, this command would ask everything again, as another run.
         if args.report is None or not comparison.may_be_priced_later(recorded, outcome.pairs):
             problem = result_spans.send(outcome, endpoint)
+            if problem is not None and args.report is not None:
+                problem += "; repeat this command later: it asks nothing again"
         if problem is None:
             recorded.record_sent()
         else:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import hide_password
 from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.pair_judge import DEFAULT_CRITERIA
 from evenkeel_evals.ask.sides import Side, base_url
@@ -131,7 +132,7 @@ class DialBack:
         """Return its readable name."""
         if self.prompt is not None:
             return f"{self.prompt}@{self.label}"
-        return f"the cache of route {self.cache_route} at {self.url}"
+        return f"the cache of route {self.cache_route} at {hide_password(self.url or '')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evenkeel.errors import KeyRefusedError
+from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.client import REFUSED_KEY, Call
 from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.ask.retries import PatientClient
@@ -65,7 +66,7 @@ async def ask_judge(
             reply = await client.ask(call)
             if reply.error is not None and reply.error.startswith(REFUSED_KEY):
                 raise KeyRefusedError(
-                    f"the judge at {side.url}: {reply.error}; "
+                    f"the judge at {hide_password(side.url)}: {reply.error}; "
                     "give its key in EVENKEEL_EVAL_JUDGE_API_KEY"
                 )
             scores.append(read_verdict(reply.text, reply.error))

@@ -13,6 +13,7 @@ from typing import Any
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
+from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.sides import other_changes
 from evenkeel_evals.verdict.outcome import Outcome
 
@@ -54,6 +55,7 @@ def to_manifest(outcome: Outcome) -> dict[str, Any]:
         "sides": {
             role: {
                 **asdict(side),
+                "url": hide_password(side.url),
                 "sampling": dict(side.sampling),
                 "content_hash": side.content_hash,
             }

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sentinel import Drift
@@ -131,7 +132,7 @@ class Outcome:
         scored = [a.is_right for a in answers if a.is_right is not None]
         return {
             "name": side.name,
-            "url": side.url,
+            "url": hide_password(side.url),
             "model": side.model,
             "prompt": side.prompt_label,
             "content_hash": side.content_hash,

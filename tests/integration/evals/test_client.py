@@ -235,5 +235,6 @@ async def test_a_server_that_is_not_there_or_not_one_cannot_be_measured() -> Non
         (answering("200 OK", b"<html>"), "did not return a list of models"),
     ):
         async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
-            with pytest.raises(CannotMeasureError, match=why):
-                await client.find_model(url, None)
+            with pytest.raises(CannotMeasureError, match=why) as refused:
+                await client.find_model(url.replace("//", "//me:hunter2@"), None)
+        assert "hunter2" not in str(refused.value)

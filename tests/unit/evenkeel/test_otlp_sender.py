@@ -1,14 +1,21 @@
 """Batches are sent until they are taken or refused, and no longer."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import HTTPServer
 
 import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 
 from evenkeel import otlp_sender
 from evenkeel.otlp_sender import Delivery, deliver, open_sender
 from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
+from tests.fixtures.http_stub import QuietHandler, serving
 
 TAKEN = Delivery(is_done=True)
 FULL = Delivery(is_done=False, retry_after_s=0.001, reason="HTTP 503")
@@ -51,17 +58,99 @@ def test_a_proxy_is_not_asked_for_a_receiver_on_this_machine(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    answer = grpc.unary_unary_rpc_method_handler(
-        lambda body, context: ExportTraceServiceResponse().SerializeToString()
-    )
+    with grpc_receiver(lambda body, context: b"") as url:
+        assert open_sender(OtlpTarget(url, PROTOCOL_GRPC))(b"", 1) == TAKEN
+
+
+@contextmanager
+def grpc_receiver(answer: Callable[[bytes, grpc.ServicerContext], bytes]) -> Iterator[str]:
+    """Run a receiver of traces with this answer, and return its address."""
+    handler = grpc.unary_unary_rpc_method_handler(answer)
     service = "opentelemetry.proto.collector.trace.v1.TraceService"
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
         server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(service, {"Export": answer})]
+            [grpc.method_handlers_generic_handler(service, {"Export": handler})]
         )
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
-        send = open_sender(OtlpTarget(f"http://127.0.0.1:{port}", PROTOCOL_GRPC))
-        assert send(b"", 1) == TAKEN
+        yield f"http://127.0.0.1:{port}"
         server.stop(None).wait()
+
+
+def retry_info(seconds: float) -> bytes:
+    """Return a status with RetryInfo, as a receiver that is full answers."""
+    detail = Any()
+    detail.Pack(RetryInfo(retry_delay=Duration(nanos=int(seconds * 1e9))))
+    return bytes(Status(code=8, details=[detail]).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "delivery"),
+    [
+        pytest.param(
+            *(grpc.StatusCode.RESOURCE_EXHAUSTED, None),
+            Delivery(True, 3, reason="RESOURCE_EXHAUSTED (no room)"),
+            id="too large",
+        ),
+        pytest.param(
+            *(grpc.StatusCode.RESOURCE_EXHAUSTED, retry_info(0.25)),
+            Delivery(False, 0, 0.25, "RESOURCE_EXHAUSTED (no room)"),
+            id="over its rate",
+        ),
+        pytest.param(
+            *(grpc.StatusCode.RESOURCE_EXHAUSTED, b"\xff"),
+            Delivery(True, 3, reason="RESOURCE_EXHAUSTED (no room)"),
+            id="details that are none",
+        ),
+        pytest.param(
+            *(grpc.StatusCode.UNAVAILABLE, None),
+            Delivery(False, reason="UNAVAILABLE (no room)"),
+            id="away",
+        ),
+        pytest.param(
+            *(grpc.StatusCode.UNAVAILABLE, retry_info(0.5)),
+            Delivery(False, 0, 0.5, "UNAVAILABLE (no room)"),
+            id="full",
+        ),
+        pytest.param(
+            *(grpc.StatusCode.INVALID_ARGUMENT, None),
+            Delivery(True, 3, reason="INVALID_ARGUMENT (no room)"),
+            id="not OTLP",
+        ),
+    ],
+)
+def test_a_batch_over_grpc_is_sent_again_only_if_that_may_help(
+    code: grpc.StatusCode, details: bytes | None, delivery: Delivery
+) -> None:
+    def refuse(body: bytes, context: grpc.ServicerContext) -> bytes:
+        if details is not None:
+            context.set_trailing_metadata([("grpc-status-details-bin", details)])
+        context.abort(code, "no room")
+        return b""
+
+    with grpc_receiver(refuse) as url:
+        assert open_sender(OtlpTarget(url, PROTOCOL_GRPC))(b"", 3) == delivery
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "reason"),
+    [
+        ("application/x-protobuf", Status(message="a token is required"), "(a token is required)"),
+        ("application/x-protobuf", Status(), ""),
+        ("text/html", Status(message="never"), ""),
+    ],
+)
+def test_a_refusal_over_http_has_the_receivers_reason(
+    media_type: str, body: Status, reason: str
+) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.send_header("content-type", media_type)
+            self.end_headers()
+            self.wfile.write(body.SerializeToString())
+
+    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as url:
+        outcome = open_sender(OtlpTarget(url))(b"", 2)
+    assert outcome == Delivery(True, 2, reason=f"HTTP 401 {reason}".strip())

@@ -149,3 +149,10 @@ def test_where_metrics_go(otel: dict[str, str], url: str | None) -> None:
     target = read_target(otel).for_metrics()
     assert (None if target is None else target.url) == url
     assert target is None or target.signal == "metrics"
+
+
+@pytest.mark.parametrize(("protocol", "port"), [("grpc", 4317), ("http/protobuf", 4318)])
+def test_the_example_of_an_address_has_the_protocols_port(protocol: str, port: int) -> None:
+    otel = {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_ENDPOINT": "collector"}
+    with pytest.raises(ConfigurationError, match=f"such as http://127.0.0.1:{port}$"):
+        read_target(otel)

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from evenkeel.cli import main
 from evenkeel_collector.commands.charges import NO_CHARGE, focus_row, plain_row
+from evenkeel_collector.commands.export import EXPORT
 from evenkeel_collector.commands.export_costs import write_rows
 
 
@@ -55,3 +57,17 @@ def test_files_of_all_ranges_have_one_schema(tmp_path: Path) -> None:
         assert pyarrow.parquet.read_table(out).num_rows == len(rows)
     assert schemas[0] == schemas[1] == schemas[2]
     assert str(schemas[0].field("engine_s").type) == "double"
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"), [("x.parquet", "csv"), ("x.PARQUET", "focus"), ("x.csv", "parquet")]
+)
+def test_a_file_named_as_another_format_is_refused(
+    name: str, format_: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--from", "2026-11-01", "--store-url", "http://127.0.0.1:1"]
+    out = tmp_path / name
+    flags += ["--out", str(out), "--format", format_]
+    assert main(["export", "costs", *flags], [EXPORT]) == 2
+    assert f"but --format {format_} writes" in capsys.readouterr().err
+    assert not out.exists()

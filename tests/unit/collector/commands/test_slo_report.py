@@ -1,11 +1,13 @@
-"""Months, in whose time zone they are."""
+"""Months, in whose time zone they are, and what their corrections are."""
 
 from datetime import datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from evenkeel.errors import ConfigurationError
+from evenkeel_collector.commands.slo_correct import read_corrections
 from evenkeel_collector.commands.slo_report import month_span
 
 UTC, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
@@ -45,3 +47,12 @@ def test_what_is_no_month(text: str) -> None:
 def test_in_january_the_last_month_is_december() -> None:
     span = month_span("last", UTC, ns("2026-01-05T00:00Z"))
     assert (span.from_ns, span.to_ns) == (ns("2025-12-01T00:00Z"), ns("2026-01-01T00:00Z"))
+
+
+def test_a_folder_without_corrections_is_refused_if_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_corrections(None) == ()
+    with pytest.raises(ConfigurationError, match=r"alerts\.db does not exist; give the --data-dir"):
+        read_corrections(tmp_path)

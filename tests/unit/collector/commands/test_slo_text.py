@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.commands.slo_text import check_text
 from tests.fixtures.slo_files import slo_file
@@ -145,3 +147,26 @@ def test_a_calendar_budget_is_over_its_calendar_period(tmp_path: Path) -> None:
     text = check_text(read_slo_file(path))
     assert " of events good over a calendar month\n" in text
     assert "the budget belongs to the current month in Europe/Berlin\n" in text
+
+
+@pytest.mark.parametrize(
+    ("silence", "scale", "said"),
+    [("", "", "30m"), (", silence: 5m", "", "5m"), ("", "alerting: {scale: 1/10}", "3m")],
+)
+def test_when_a_session_is_over_is_said(
+    silence: str, scale: str, said: str, tmp_path: Path
+) -> None:
+    text = check_text(slo_file(tmp_path, SESSIONS.format(silence=silence, scale=scale)))
+    assert f"\n  a session counts once it is over: after {said} of silence\n" in text
+
+
+SESSIONS = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: tasks}}
+spec:
+  indicator: {{metric: session_success{silence}}}
+  objectives: [{{target: 0.9}}]
+  timeWindow: [{{duration: 30d, isRolling: true}}]
+  {scale}
+"""

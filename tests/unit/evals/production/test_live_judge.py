@@ -21,12 +21,12 @@ BUSY: Refusal = (429, {"Retry-After": "0"})
 
 
 async def labels_with(
-    server: FlakyServer, folder: Path, refusals: Sequence[Refusal] = ()
+    server: FlakyServer, folder: Path, refusals: Sequence[Refusal] = (), user: str = ""
 ) -> list[Label]:
     """Return the labels of two answers by a judge whose first requests are refused."""
     server.speak = lambda system, question: "good"
     server.refusals = list(refusals)
-    (folder / "live.toml").write_text(FILE.format(url=server.url))
+    (folder / "live.toml").write_text(FILE.format(url=server.url.replace("//", f"//{user}")))
     judge = load_config(folder / "live.toml").judge
     assert judge is not None
     return [s.label for s in await ask_judge(judge, [("Hi?", "Hi."), ("So?", "No.")], "secret")]
@@ -56,8 +56,12 @@ async def test_a_judge_that_stays_full_leaves_the_window_for_later(
 
 
 async def test_a_judge_that_refuses_the_key_says_where_to_give_it(tmp_path: Path) -> None:
-    with FlakyServer() as server, pytest.raises(KeyRefusedError, match="JUDGE_API_KEY"):
-        await labels_with(server, tmp_path, [(401, {})])
+    with (
+        FlakyServer() as server,
+        pytest.raises(KeyRefusedError, match="JUDGE_API_KEY") as refused,
+    ):
+        await labels_with(server, tmp_path, [(401, {})], "me:hunter2@")
+    assert "hunter2" not in str(refused.value)
 
 
 def test_the_judge_is_told_where_the_answer_ends() -> None:

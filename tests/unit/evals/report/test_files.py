@@ -32,6 +32,16 @@ def outcome(make_pair: MakePair) -> Outcome:
     return finish(pairs)
 
 
+def test_no_file_of_a_report_has_a_servers_password(outcome: Outcome, tmp_path: Path) -> None:
+    url = "http://me:hunter2@gateway:8000"
+    sides = {letter: replace(side, url=url) for letter, side in outcome.sides.items()}
+    write_files(replace(outcome, sides=sides), tmp_path, "http://d")
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert [name for name, text in texts.items() if "hunter2" in text] == []
+    assert '"http://gateway:8000"' in texts["run.json"]
+    assert '"http://gateway:8000"' in texts["manifest.json"]
+
+
 def test_changes_come_in_the_order_of_interest(outcome: Outcome) -> None:
     assert count_changes(outcome.pairs) == {
         ChangeKind.LOST: 30,

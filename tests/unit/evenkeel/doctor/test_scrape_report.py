@@ -177,6 +177,8 @@ def test_two_engines_on_one_page_are_both_told(
     assert scrape(f"{server}/two") == 0
     out = capsys.readouterr().out
     assert "vLLM" in out and "SGLang" in out and "several engines share this page" in out
+    # No metric's name is cut off.
+    assert "…" not in out
 
 
 @pytest.mark.parametrize(

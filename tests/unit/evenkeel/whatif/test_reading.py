@@ -28,7 +28,7 @@ CONTENTS = {"busy_s": 1.0, "num_requests": 5, "num_sampled": 0, "num_of_tenant":
     ("changed", "reason"),
     [
         ({"busy_s": 0.0}, "no steps of an engine are stored"),
-        ({"num_of_tenant": 0}, "none of its requests reached an engine"),
+        ({"num_of_tenant": 0}, "none of its requests in this range reached an engine"),
         ({"num_sampled": 2}, "2 stored requests stand for several"),
     ],
 )

@@ -158,6 +158,34 @@ def test_who_is_no_runtime_is_named_in_one_line(
     assert "did not answer as a runtime does" in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"title": "Unauthorized", "detail": "an API key is required"}', "an API key is required"),
+        ("no entry", "no entry"),
+        ("[1]", "[1]"),
+    ],
+)
+def test_a_refusal_is_told_by_its_reason(
+    text: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as url:
+        secret = url.replace("//", "//user:secret@")
+        assert cli.main(["why", "x", "--url", secret]) == 3
+    assert capsys.readouterr().err == f"evenkeel: {url}/why/x answered 401: {reason}\n"
+
+
+def test_an_address_is_shown_without_its_password(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["why", "x", "--url", "http://user:secret@127.0.0.1:1"]) == 3
+    assert "secret" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("foreign", [json.dumps(ANSWER).encode()], indirect=True)
 def test_an_id_with_any_characters_is_asked_for_whole(foreign: str) -> None:
     assert cli.main(["why", "a b/c?d#e%2F", "--url", foreign]) == 0

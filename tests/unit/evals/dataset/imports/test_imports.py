@@ -334,6 +334,16 @@ def test_a_changed_item_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["eval", "import", "csv", str(source), "--into", str(folder)]) == 2
 
 
+def test_an_import_says_how_answers_will_be_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "faq.jsonl"
+    entries = [("How do I pay?", "By card."), ("How many?", 7), ("Where?", "Here")]
+    source.write_text("".join(json.dumps(dict(question=q, answer=a)) + "\n" for q, a in entries))
+    assert main(["eval", "import", "jsonl", str(source), "--into", str(tmp_path / "faq")]) == 0
+    assert "scored by normalised (2), numeric (1)\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
