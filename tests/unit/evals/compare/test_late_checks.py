@@ -109,6 +109,22 @@ def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_p
     assert time.monotonic() - started_s < 7
 
 
+def test_a_check_and_its_programs_do_not_read_the_next_answers(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import subprocess\ndef check(output, context):\n"
+        "    if output == 'leave':\n        subprocess.Popen(['cat'], stdout=subprocess.DEVNULL)\n"
+        "    if output == 'wait':\n        return subprocess.run(['cat']).returncode == 0\n"
+        "    if output == 'ask':\n        input()\n    return True\n"
+    )
+    check = LateCheck("python", "c.py:check")
+    with PythonChecks(tmp_path, timeout_s=20.0) as checks:
+        texts = ["leave", "plain", "plain", "wait", "ask", "plain"]
+        scores = [checks.run(check, item, text, Context()) for text in texts]
+    labels = [score.label for score in scores]
+    assert labels == [*[Label.RIGHT] * 4, Label.UNSCORED, Label.RIGHT]
+    assert "EOFError" in str(scores[4].reason)
+
+
 @pytest.mark.parametrize(
     ("result", "label"),
     [
