@@ -137,6 +137,8 @@ def test_a_check_and_its_programs_do_not_read_the_next_answers(item: Item, tmp_p
         (None, Label.UNSCORED),
         ("yes", Label.UNSCORED),
         (float("nan"), Label.UNSCORED),
+        pytest.param(10**400, Label.RIGHT, id="too large for a float"),
+        pytest.param({"score": -(10**400)}, Label.WRONG, id="too small for a float"),
         ({}, Label.UNSCORED),
     ],
 )
