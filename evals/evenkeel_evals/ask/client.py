@@ -22,12 +22,11 @@ from evenkeel.errors import (
     first_line,
 )
 from evenkeel.retry_delay import read_retry_after
+from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
 
 RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
-# How the error of a reply begins if the server does not accept the key.
-REFUSED_KEY = f"HTTP {int(httpx.codes.UNAUTHORIZED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,19 @@ class Reply:
     num_retries: int = 0
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+
+def check_judge_key(reply: Reply, url: str) -> None:
+    """Check that a judge's server accepted the key; it may have listed its models without one.
+
+    Raises:
+        KeyRefusedError: If it did not.
+    """
+    if reply.error is not None and reply.error.startswith(f"HTTP {int(httpx.codes.UNAUTHORIZED)}"):
+        raise KeyRefusedError(
+            f"the judge at {hide_password(url)}: {reply.error}; "
+            "give its key in EVENKEEL_EVAL_JUDGE_API_KEY"
+        )
 
 
 class Obstacle(StrEnum):

@@ -8,8 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evenkeel.errors import KeyRefusedError
-from evenkeel_evals.ask.client import REFUSED_KEY, Call
+from evenkeel_evals.ask.client import Call, check_judge_key
 from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.ask.retries import PatientClient
 from evenkeel_evals.production.live_config import LiveJudge
@@ -63,11 +62,7 @@ async def ask_judge(
                 cache_salt=None,
             )
             reply = await client.ask(call)
-            if reply.error is not None and reply.error.startswith(REFUSED_KEY):
-                raise KeyRefusedError(
-                    f"the judge at {side.url}: {reply.error}; "
-                    "give its key in EVENKEEL_EVAL_JUDGE_API_KEY"
-                )
+            check_judge_key(reply, side.url)
             scores.append(read_verdict(reply.text, reply.error))
     return scores
 

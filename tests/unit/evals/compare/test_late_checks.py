@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.errors import KeyRefusedError
 from evenkeel_evals.ask.pair_judge import PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks, read_result
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, read_verdict
@@ -184,3 +185,18 @@ def test_a_judge_that_is_full_is_asked_again(item: Item, make_pair: MakePair) ->
         _, quality = ask_preferences([pair], judge, EvalSettings(), lambda done, total: None)
     assert [score.label for score in found.values()] == [Label.RIGHT]
     assert (quality.num_judged, quality.num_unjudged) == (1, 0)
+
+
+def test_a_judge_that_refuses_the_key_says_where_to_give_it(
+    item: Item, make_pair: MakePair
+) -> None:
+    asked = AnswerToCheck(replace(item, scorer=make_scorer("rubric", "is kind")), "Hi", Context())
+    pair = make_pair(0)
+    pair = replace(pair, b=replace(pair.b, reply=replace(pair.b.reply, text="y")))
+    with FlakyServer() as server:
+        judge = PairJudge(Side("judge", server.url, None, "p", "1", None, {}), "Which?")
+        server.refusals = [(401, {})] * 99
+        with pytest.raises(KeyRefusedError, match="JUDGE_API_KEY"):
+            ask_rubrics([asked], judge, EvalSettings(), lambda done, total: None)
+        with pytest.raises(KeyRefusedError, match="JUDGE_API_KEY"):
+            ask_preferences([pair], judge, EvalSettings(), lambda done, total: None)
