@@ -113,16 +113,17 @@ class Reply:
     reasoning_tokens: int | None = None
 
 
-def check_judge_key(reply: Reply, url: str) -> None:
-    """Check that a judge's server accepted the key; it may have listed its models without one.
+def check_key(reply: Reply, url: str, *, is_judge: bool = False) -> None:
+    """Check that a server accepted the key; it may have listed its models without one.
 
     Raises:
         KeyRefusedError: If it did not.
     """
     if reply.error is not None and reply.error.startswith(f"HTTP {int(httpx.codes.UNAUTHORIZED)}"):
+        setting = f"EVENKEEL_EVAL_{'JUDGE_' if is_judge else ''}API_KEY"
+        whose = "the judge at " if is_judge else ""
         raise KeyRefusedError(
-            f"the judge at {hide_password(url)}: {reply.error}; "
-            "give its key in EVENKEEL_EVAL_JUDGE_API_KEY"
+            f"{whose}{hide_password(url)}: {reply.error}; give its key in {setting}"
         )
 
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evenkeel_evals.ask.client import Call, ChatClient, check_judge_key
+from evenkeel_evals.ask.client import Call, ChatClient, check_key
 from evenkeel_evals.ask.judge_reply import SHOWN, read_word
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item
@@ -98,7 +98,7 @@ async def ask_one(client: ChatClient, side: Side, question: RubricQuestion) -> S
         cache_salt=None,
     )
     reply = await client.ask(call)
-    check_judge_key(reply, side.url)
+    check_key(reply, side.url, is_judge=True)
     return read_verdict(reply.text, reply.error)
 
 

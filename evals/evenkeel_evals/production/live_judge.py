@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evenkeel_evals.ask.client import Call, check_judge_key
+from evenkeel_evals.ask.client import Call, check_key
 from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.ask.retries import PatientClient
 from evenkeel_evals.production.live_config import LiveJudge
@@ -62,7 +62,7 @@ async def ask_judge(
                 cache_salt=None,
             )
             reply = await client.ask(call)
-            check_judge_key(reply, side.url)
+            check_key(reply, side.url, is_judge=True)
             scores.append(read_verdict(reply.text, reply.error))
     return scores
 
