@@ -27,8 +27,6 @@ from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
 
 RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
-# How the error of a reply begins if the server does not accept the key.
-REFUSED_KEY = f"HTTP {int(httpx.codes.UNAUTHORIZED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +111,20 @@ class Reply:
     num_retries: int = 0
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+
+def check_key(reply: Reply, url: str, *, is_judge: bool = False) -> None:
+    """Check that a server accepted the key; it may have listed its models without one.
+
+    Raises:
+        KeyRefusedError: If it did not.
+    """
+    if reply.error is not None and reply.error.startswith(f"HTTP {int(httpx.codes.UNAUTHORIZED)}"):
+        setting = f"EVENKEEL_EVAL_{'JUDGE_' if is_judge else ''}API_KEY"
+        whose = "the judge at " if is_judge else ""
+        raise KeyRefusedError(
+            f"{whose}{hide_password(url)}: {reply.error}; give its key in {setting}"
+        )
 
 
 class Obstacle(StrEnum):

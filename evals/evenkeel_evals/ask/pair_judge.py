@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.client import Call, ChatClient, check_key
 from evenkeel_evals.ask.judge_reply import SHOWN, JudgeReply, read_choice
 from evenkeel_evals.ask.sides import Side, base_url
 
@@ -63,7 +63,11 @@ class PairJudge:
         ]
 
     async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> JudgeReply:
-        """Return the judge's reply on a pair in one order."""
+        """Return the judge's reply on a pair in one order.
+
+        Raises:
+            KeyRefusedError: If the judge's server refuses the key.
+        """
         call = Call(
             side=self.side,
             messages=self.messages(pair, order),
@@ -73,6 +77,7 @@ class PairJudge:
             cache_salt=None,
         )
         reply = await client.ask(call)
+        check_key(reply, self.side.url, is_judge=True)
         if reply.text is None:
             return JudgeReply(None)
         verdict = read_verdict(reply.text, order)

@@ -186,7 +186,8 @@ def read_result(result: Any) -> Score:
         result = passed if isinstance(passed, bool) else result.get("score")
     if isinstance(result, bool):
         return Score.of(result, reason)
-    if isinstance(result, int | float) and math.isfinite(result):
+    # An int may be too large for a float, and is finite.
+    if isinstance(result, int) or (isinstance(result, float) and math.isfinite(result)):
         return Score.of(result > 0, reason)
     return Score.unscored(
         "python: returned neither true, false, a number nor an object with a pass field"

@@ -15,14 +15,22 @@ MAX_MEMORY_BYTES = 4 * 1024 * 1024 * 1024
 
 
 def main() -> None:
-    """Answer requests until standard input ends; a check's output goes to standard error."""
+    """Answer requests until standard input ends.
+
+    For a check and the programs it starts, standard input is empty: they would read the next
+    requests. What they print goes to standard error.
+    """
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     worker = os.getpid()
     functions: dict[tuple[str, str], Callable[[str, Any], Any]] = {}
-    for line in sys.stdin:
+    for line in requests:
         request = json.loads(line)
         key = (request["file"], request["function"])
         try:

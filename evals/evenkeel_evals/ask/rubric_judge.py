@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.client import Call, ChatClient, check_key
 from evenkeel_evals.ask.judge_reply import SHOWN, read_word
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Item
@@ -65,6 +65,7 @@ async def ask_all(
         progress: Called with questions done and the total.
 
     Raises:
+        KeyRefusedError: If the judge's server refuses the key.
         CannotMeasureError: If the client waits for its server, and that does not answer.
     """
     scores: list[Score] = [Score.unscored("not asked")] * len(questions)
@@ -83,7 +84,11 @@ async def ask_all(
 
 
 async def ask_one(client: ChatClient, side: Side, question: RubricQuestion) -> Score:
-    """Return the judge's score of one answer; `side` is the judge with its model."""
+    """Return the judge's score of one answer; `side` is the judge with its model.
+
+    Raises:
+        KeyRefusedError: If the judge's server refuses the key.
+    """
     call = Call(
         side=side,
         messages=question.messages(),
@@ -93,6 +98,7 @@ async def ask_one(client: ChatClient, side: Side, question: RubricQuestion) -> S
         cache_salt=None,
     )
     reply = await client.ask(call)
+    check_key(reply, side.url, is_judge=True)
     return read_verdict(reply.text, reply.error)
 
 

@@ -13,7 +13,7 @@ from evenkeel.errors import EvenkeelError
 from evenkeel_evals.ask import sentinel
 from evenkeel_evals.ask.answer_cache import RunCache
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
-from evenkeel_evals.ask.client import Call, ChatClient, Reply
+from evenkeel_evals.ask.client import Call, ChatClient, Reply, check_key
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_reply
@@ -98,6 +98,10 @@ async def ask_all(
         options: How.
         recorded: What is there already; takes the answers.
         progress: Called with pairs done and the total.
+
+    Raises:
+        KeyRefusedError: If a server refuses the key.
+        CannotMeasureError: If one does not answer for too long.
     """
     asker = _Asker(client, {"A": sides[0], "B": sides[1]}, options, recorded)
     if options.warmup and not recorded.is_warm:
@@ -236,6 +240,7 @@ class _Asker:
             if self._options.cache is CacheMode.WARM:
                 await self._client.ask(_filling(call))
             reply = await self._client.ask(call)
+            check_key(reply, call.side.url)
             num_retries += reply.num_retries
             # A server that was down may have lost its cache.
             if self._options.cache is not CacheMode.WARM or not reply.num_retries:

@@ -8,9 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evenkeel.errors import KeyRefusedError
-from evenkeel.secret_text import hide_password
-from evenkeel_evals.ask.client import REFUSED_KEY, Call
+from evenkeel_evals.ask.client import Call, check_key
 from evenkeel_evals.ask.judge_reply import read_word, without_thoughts
 from evenkeel_evals.ask.retries import PatientClient
 from evenkeel_evals.production.live_config import LiveJudge
@@ -64,11 +62,7 @@ async def ask_judge(
                 cache_salt=None,
             )
             reply = await client.ask(call)
-            if reply.error is not None and reply.error.startswith(REFUSED_KEY):
-                raise KeyRefusedError(
-                    f"the judge at {hide_password(side.url)}: {reply.error}; "
-                    "give its key in EVENKEEL_EVAL_JUDGE_API_KEY"
-                )
+            check_key(reply, side.url, is_judge=True)
             scores.append(read_verdict(reply.text, reply.error))
     return scores
 

@@ -15,6 +15,9 @@ from evenkeel_evals.stats.inputs import Floats, check_list, check_numbers
 # With fewer changed clusters of several items, the similarity of changes within clusters cannot be
 # estimated from the changes.
 ENOUGH_CHANGED = 10
+# Nor can it from the baseline's scores, if there are no more clusters of several items, or if it is
+# wrong in fewer than these (right, if it is mostly wrong): items then look independent by chance.
+ENOUGH_DIFFERING = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,9 @@ def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -
     the cluster-robust variance of the mean change over that of independent items, at least 1 and
     at most Σm²/Σm with cluster sizes m, the value for fully correlated clusters; where sizes
     differ, at least 1 + (Σm²/Σm − 1)ρ, ρ the correlation of the changes within clusters. With too
-    few changes in clusters of several items, ρ is that of the baseline's scores; if those do not
-    vary either, clusters count as fully correlated.
+    few changes in clusters of several items, ρ is that of the baseline's scores; with too
+    few of these clusters, or if the scores differ from their median in too few of them, clusters
+    count as fully correlated.
 
     Args:
         changes: Each item's B − A.
@@ -100,12 +104,20 @@ def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -
         # The ratio says little about a cluster that is larger than all others.
         found = max(found, 1 + (largest - 1) * similarity)
     # A cluster of one item says nothing about how similar the items of a cluster are.
-    changed = codes[(changes != 0) & (sizes[codes] > 1)]
-    if len(set(changed.tolist())) < ENOUGH_CHANGED:
-        alike = _intraclass_correlation(baseline, codes)
+    in_several = sizes[codes] > 1
+    if _count(codes[in_several & (changes != 0)]) < ENOUGH_CHANGED:
+        differing = codes[in_several & (baseline != np.median(baseline))]
+        is_known = (
+            _count(codes[in_several]) >= ENOUGH_CHANGED and _count(differing) >= ENOUGH_DIFFERING
+        )
+        alike = _intraclass_correlation(baseline, codes) if is_known else None
         known = 1 + (largest - 1) * (1.0 if alike is None else alike)
         found = known if found is None else max(found, known)
     return min(largest, max(1.0, found if found is not None else largest))
+
+
+def _count(codes: NDArray[np.int64]) -> int:
+    return len(set(codes.tolist()))
 
 
 def _variance_ratio(values: Floats, codes: NDArray[np.int64]) -> float | None:

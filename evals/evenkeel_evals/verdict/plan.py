@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import LatencyMetric
+from evenkeel_evals.stats.clusters import ENOUGH_CHANGED
 from evenkeel_evals.stats.noninferiority import noninferior_accuracy
 from evenkeel_evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
 from evenkeel_evals.verdict.gates import (
@@ -231,6 +232,8 @@ def _plan_accuracy(gate: AccuracyGate, size: _Size, assumed: Assumptions) -> Gat
     discordance = ASSUMED_DECIDED if is_preference else assumed.discordance
     to_pass = _pairs_for_margin(gate.margin) if gate.margin > 0 else None
     to_fail = size.clusters_to_fail
+    # With fewer, a cluster counts as one item.
+    clusters_to_pass = 0 if to_pass is None else min(to_pass, ENOUGH_CHANGED)
     return GatePlan(
         gate=gate.text,
         num_pairs=n,
@@ -242,11 +245,11 @@ def _plan_accuracy(gate: AccuracyGate, size: _Size, assumed: Assumptions) -> Gat
             to_pass,
             pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER),
         ),
-        can_pass=to_pass is not None and n >= to_pass and size.num_clusters > 1,
+        can_pass=to_pass is not None and n >= to_pass and size.num_clusters >= clusters_to_pass,
         can_fail=size.num_clusters >= to_fail,
         pairs_needed=None if to_pass is None else max(to_pass, to_fail),
         num_clusters=size.num_clusters,
-        clusters_needed=to_fail,
+        clusters_needed=max(clusters_to_pass, to_fail),
         noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
         unit=" points",

@@ -216,6 +216,24 @@ def test_a_run_that_pauses_says_with_which_command_it_goes_on(
     assert again <= 2 and sum(before.values()) >= 9
 
 
+def test_a_run_whose_key_is_refused_goes_on_with_the_right_one(
+    server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The models are listed for everyone, as by many gateways; or the key ends after a while.
+    server.refusals = [*[False] * 9, *[(401, {})] * 99]
+    assert main(arguments(server, dataset), [EVAL]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "HTTP 401" in line and "EVENKEEL_EVAL_API_KEY" in line
+    assert " of 24 answers are saved; resume with: " in line
+    server.refusals = []
+    assert main(arguments(server, dataset, "--api-key", "s3cret"), [EVAL]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
+    assert set(server.answered) == everything()
+    # The call in flight beside the refused one may have been answered without being read.
+    assert server.answered.total() <= 25
+
+
 def test_without_a_report_nothing_is_promised(
     server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

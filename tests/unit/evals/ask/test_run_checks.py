@@ -121,6 +121,27 @@ def test_the_guard_leaves_out_items_that_are_judged_late(
     assert server.answered.total() == 48
 
 
+@pytest.mark.parametrize("gate", ["accuracy>=-5%", "preference>=-5%"])
+def test_a_run_whose_judge_refuses_the_key_goes_on_with_the_right_one(
+    gate: str, server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_rubric = gate.startswith("accuracy")
+    dataset = judged_dataset(tmp_path / "echo", RUBRIC if is_rubric else {})
+    flags = (*judged(dataset), "--gate", gate)
+    assert main(run(server, dataset, *flags, report="whole"), [EVAL]) == 1
+    whole = json.loads(capsys.readouterr().out)
+    # The models are listed for everyone, as by many gateways.
+    server.refusals = [*[False] * 48, *[(401, {})] * 99]
+    assert main(run(server, dataset, *flags), [EVAL]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "HTTP 401" in line and "EVENKEEL_EVAL_JUDGE_API_KEY" in line
+    assert "48 of 48 answers are saved; resume with: " in line
+    server.refusals = []
+    assert main(run(server, dataset, *flags), [EVAL]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["judge"]) == (whole["verdict"], whole["judge"])
+
+
 def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
     server: FlakyServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

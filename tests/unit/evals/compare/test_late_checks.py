@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.errors import KeyRefusedError
 from evenkeel_evals.ask.pair_judge import PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks, read_result
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, read_verdict
@@ -109,6 +110,22 @@ def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_p
     assert time.monotonic() - started_s < 7
 
 
+def test_a_check_and_its_programs_do_not_read_the_next_answers(item: Item, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text(
+        "import subprocess\ndef check(output, context):\n"
+        "    if output == 'leave':\n        subprocess.Popen(['cat'], stdout=subprocess.DEVNULL)\n"
+        "    if output == 'wait':\n        return subprocess.run(['cat']).returncode == 0\n"
+        "    if output == 'ask':\n        input()\n    return True\n"
+    )
+    check = LateCheck("python", "c.py:check")
+    with PythonChecks(tmp_path, timeout_s=20.0) as checks:
+        texts = ["leave", "plain", "plain", "wait", "ask", "plain"]
+        scores = [checks.run(check, item, text, Context()) for text in texts]
+    labels = [score.label for score in scores]
+    assert labels == [*[Label.RIGHT] * 4, Label.UNSCORED, Label.RIGHT]
+    assert "EOFError" in str(scores[4].reason)
+
+
 @pytest.mark.parametrize(
     ("result", "label"),
     [
@@ -121,6 +138,8 @@ def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_p
         (None, Label.UNSCORED),
         ("yes", Label.UNSCORED),
         (float("nan"), Label.UNSCORED),
+        pytest.param(10**400, Label.RIGHT, id="too large for a float"),
+        pytest.param({"score": -(10**400)}, Label.WRONG, id="too small for a float"),
         ({}, Label.UNSCORED),
     ],
 )
@@ -166,3 +185,18 @@ def test_a_judge_that_is_full_is_asked_again(item: Item, make_pair: MakePair) ->
         _, quality = ask_preferences([pair], judge, EvalSettings(), lambda done, total: None)
     assert [score.label for score in found.values()] == [Label.RIGHT]
     assert (quality.num_judged, quality.num_unjudged) == (1, 0)
+
+
+def test_a_judge_that_refuses_the_key_says_where_to_give_it(
+    item: Item, make_pair: MakePair
+) -> None:
+    asked = AnswerToCheck(replace(item, scorer=make_scorer("rubric", "is kind")), "Hi", Context())
+    pair = make_pair(0)
+    pair = replace(pair, b=replace(pair.b, reply=replace(pair.b.reply, text="y")))
+    with FlakyServer() as server:
+        judge = PairJudge(Side("judge", server.url, None, "p", "1", None, {}), "Which?")
+        server.refusals = [(401, {})] * 99
+        with pytest.raises(KeyRefusedError, match="JUDGE_API_KEY"):
+            ask_rubrics([asked], judge, EvalSettings(), lambda done, total: None)
+        with pytest.raises(KeyRefusedError, match="JUDGE_API_KEY"):
+            ask_preferences([pair], judge, EvalSettings(), lambda done, total: None)

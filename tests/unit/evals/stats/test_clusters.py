@@ -122,6 +122,47 @@ def test_large_clusters_beside_single_items_hide_no_loss(make_pair: MakePair) ->
     assert num_passed <= 9
 
 
+def num_passing(make_pair: MakePair, sizes: list[int], correlation: float, lost: float) -> int:
+    """Return how many of 200 runs pass accuracy>=-10%, with a baseline that is 95% right.
+
+    Items take their question's fate with the square root of the correlation as its probability;
+    of the right answers, the candidate loses a share, and 1.5% change in either direction.
+    """
+    gate = parse_gates("accuracy>=-10%")[0]
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    n, generator = len(codes), np.random.default_rng(6)
+
+    def draw(probability: float) -> np.ndarray:
+        common, own = generator.random(len(sizes)), generator.random(n)
+        is_shared = generator.random(n) < np.sqrt(correlation)
+        return np.where(is_shared, common[codes], own) < probability
+
+    known = {ab: make_pair(0, *ab) for ab in ((x, y) for x in (True, False) for y in (True, False))}
+    num_passed = 0
+    for _ in range(200):
+        a = draw(0.95)
+        b = (a & ~draw(lost)) ^ (generator.random(n) < (0.0 if lost else 0.03))
+        pairs = [
+            replace(pair, item=replace(pair.item, id=str(i), cluster_id=str(code)))
+            for i, code in enumerate(codes)
+            for pair in [known[bool(a[i]), bool(b[i])]]
+        ]
+        num_passed += (measure(gate, pairs, 0).p_beyond or 0.0) < 0.05
+    return num_passed
+
+
+@pytest.mark.parametrize("sizes", [[60] * 5, [20] * 6, [10] * 12])
+def test_few_questions_with_many_variants_hide_no_loss(
+    make_pair: MakePair, sizes: list[int]
+) -> None:
+    # 5% of 200, and their scatter; 20 to 60 passed while a few wrong answers told the correlation.
+    assert num_passing(make_pair, sizes, 0.6, 0.1 / 0.95) <= 18
+
+
+def test_a_few_questions_suffice_if_their_variants_are_independent(make_pair: MakePair) -> None:
+    assert num_passing(make_pair, [30] * 10, 0.0, 0.0) >= 180
+
+
 def test_a_cluster_larger_than_all_others_is_as_correlated_as_they_are() -> None:
     codes = np.repeat(np.arange(101), [100] + [2] * 100)
     changes = np.where((codes > 0) & (codes % 5 == 0), -1.0, 0.0)
