@@ -19,13 +19,16 @@ class LatencyMetric(StrEnum):
     TPOT = "tpot"
 
 
+NOT_SCORED = Score.unscored("not scored yet")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One reply with its score.
 
     Attributes:
         reply: The reply.
-        score: Its score.
+        score: Its score; `NOT_SCORED` as long as others are asked.
         trace_id: Id of its trace.
         span_id: Id of its span.
         checks: Late check results by digest.

@@ -10,6 +10,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError, first_line
 from evenkeel_evals.ask.answers import (
+    NOT_SCORED,
     Answer,
     AnsweredPair,
     Repeats,
@@ -25,7 +26,9 @@ from evenkeel_evals.ask.scoring import score_checked
 from evenkeel_evals.ask.sentinel import SentinelAnswer
 from evenkeel_evals.scorers.base import Label, LateCheck, Score
 
-FORMAT = 1
+# Format 1 had each answer's score beside it.
+FORMAT = 2
+_READABLE = (1, 2)
 # What a finished run leaves beside its journal, see `report.files`.
 REPORT_NAMES = ("run.json", "manifest.json", "report.md", "report.html", "junit.xml")
 
@@ -53,9 +56,10 @@ class RecordedRun:
     """A run that can be killed at any point and resumed.
 
     A call is recorded before it is made, and its answer when it arrives, so an answered call is
-    never repeated. A call in flight when the process died has no answer and is repeated; such
-    calls are counted, and a pair split by the interruption is not used for latency, since its
-    halves did not run under the same conditions.
+    never repeated. Answers are scored once all are there, because scoring would delay the reading
+    of others whose latency is measured. A call in flight when the process died has no answer and is
+    repeated; such calls are counted, and a pair split by the interruption is not used for latency,
+    since its halves did not run under the same conditions.
 
     Args:
         journal: Where the run is stored; None keeps it in memory only.
@@ -74,7 +78,7 @@ class RecordedRun:
         self._session_of: dict[tuple[int, str], int] = {}
         self._verdicts: dict[tuple[int, str], str | None] = {}
         self._unreadable: dict[tuple[int, str], str] = {}
-        # Scores of answers with late checks, by the checks done so far.
+        # Scores of answers by the late checks done so far.
         self._scores: dict[tuple[int, str], Score] = {}
         # The result of each look; filled in by the caller that judges it.
         self._repeats: dict[int, Repeats] = {}
@@ -200,11 +204,25 @@ class RecordedRun:
                 "side": letter,
                 "item": pair.item.id,
                 "reply": asdict(answer.reply),
-                "score": asdict(answer.score),
                 "trace_id": answer.trace_id,
                 "span_id": answer.span_id,
             }
         )
+
+    async def score(self, planned: Sequence[PlannedPair]) -> None:
+        """Score the answers to these pairs that have no score yet, and record the scores.
+
+        Scores that late checks decide are computed when the checks are done.
+        """
+        for pair in planned:
+            for letter in pair.order:
+                answer = self._answers[pair.index, letter]
+                if answer.score is NOT_SCORED and not pair.item.scorer.checks:
+                    score = asdict(score_checked(pair.item, answer))
+                    self._write(
+                        {"kind": "score", "pair": pair.index, "side": letter, "score": score}
+                    )
+        await self.sync()
 
     def record_check(self, pair: PlannedPair, letter: str, check: LateCheck, score: Score) -> None:
         """Record late check results for a recorded answer."""
@@ -275,7 +293,7 @@ class RecordedRun:
 
     def _scored(self, pair: PlannedPair, letter: str) -> Answer:
         answer = self._answers[pair.index, letter]
-        if not pair.item.scorer.checks:
+        if answer.score is not NOT_SCORED and not pair.item.scorer.checks:
             return answer
         key = (pair.index, letter)
         if key not in self._scores:
@@ -303,6 +321,9 @@ class RecordedRun:
             self._answers[key] = read_answer(record)
             self._item_of[record["pair"]] = record["item"]
             self._session_of[key] = self._num_sessions
+        elif kind == "score":
+            key = (record["pair"], record["side"])
+            self._answers[key] = replace(self._answers[key], score=read_score(record["score"]))
         elif kind == "check":
             key = (record["pair"], record["side"])
             answer = self._answers[key]
@@ -337,7 +358,7 @@ class RecordedRun:
             self.times_asked.update(record.get("asked", found))
 
     def _take_beginning(self, record: Mapping[str, Any]) -> None:
-        if record["format"] != FORMAT:
+        if record["format"] not in _READABLE:
             raise ConfigurationError(
                 f"the journal has format {record['format']}, this version reads {FORMAT}; "
                 "start over with --fresh"
@@ -355,7 +376,7 @@ def read_answer(record: Mapping[str, Any]) -> Answer:
     """Return the answer in a journal record."""
     return Answer(
         Reply(**record["reply"]),
-        read_score(record["score"]),
+        read_score(record["score"]) if "score" in record else NOT_SCORED,
         record["trace_id"],
         record["span_id"],
     )

@@ -1,4 +1,4 @@
-"""Asks both sides every item, interleaved, and scores the answers."""
+"""Asks both sides every item, interleaved, then scores the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from evenkeel.errors import EvenkeelError
 from evenkeel_evals.ask import sentinel
 from evenkeel_evals.ask.answer_cache import RunCache
-from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.answers import NOT_SCORED, Answer, AnsweredPair
 from evenkeel_evals.ask.client import Call, ChatClient, Reply, check_key
 from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.schedule import PlannedPair
@@ -109,6 +109,7 @@ async def ask_all(
         await asker.warm_up(warmup)
         recorded.record_warm_up()
     await asker.drain(planned, progress)
+    await recorded.score(planned)
 
 
 async def repeat_lost(
@@ -177,6 +178,7 @@ class _Asker:
         async def ask_on(pair: PlannedPair) -> None:
             while letter := self._recorded.repeats(pair.index).next_side(num_repeats):
                 answer = await self._ask(pair, letter, is_warmup=False)
+                answer = replace(answer, score=score_reply(pair.item, answer.reply))
                 self._recorded.record_repeat(pair.index, letter, answer.is_right)
                 await self._recorded.sync()
 
@@ -190,7 +192,7 @@ class _Asker:
         if reply is None:
             return None
         ids = secrets.token_hex(16), secrets.token_hex(8)
-        return Answer(reply, score_reply(pair.item, reply), *ids)
+        return Answer(reply, NOT_SCORED, *ids)
 
     def _keep(self, pair: PlannedPair, letter: str, reply: Reply) -> None:
         cache = self._options.answer_cache
@@ -246,7 +248,7 @@ class _Asker:
             if self._options.cache is not CacheMode.WARM or not reply.num_retries:
                 break
         reply = replace(reply, num_retries=num_retries)
-        return Answer(reply, score_reply(pair.item, reply), call.trace_id, call.span_id)
+        return Answer(reply, NOT_SCORED, call.trace_id, call.span_id)
 
     def _call(self, pair: PlannedPair, letter: str, *, is_warmup: bool) -> Call:
         side = self._sides[letter]

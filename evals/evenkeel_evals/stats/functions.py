@@ -34,8 +34,8 @@ MODULE_OF_FUNCTION: Mapping[str, str] = {
     "quantile_ci": "quantiles",
     "quantiles": "quantiles",
     "sample_size_paired": "power",
-    "shift_paired": "shift",
-    "shift_unpaired": "shift",
+    "shift_paired": "wilcoxon",
+    "shift_unpaired": "wilcoxon",
 }
 
 
