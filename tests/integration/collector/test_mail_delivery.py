@@ -18,6 +18,7 @@ from evenkeel_collector.alerts.outbox import PART_NS
 from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.delivery import receiver_queue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.mail_server import MailServer, serve_mail
 
 QUICK = DeliveryPolicy(unit_s=0.01, poll_s=0.01)
@@ -53,10 +54,7 @@ def fire(book: AlertBook, receiver: Receiver, slo: str = "chat") -> None:
 
 
 def wait_until_delivered(book: AlertBook, num: int) -> None:
-    deadline = time.monotonic() + 60
-    while book.count_by_state()["delivered"] < num:
-        assert time.monotonic() < deadline, book.count_by_state()
-        time.sleep(0.01)
+    wait_for(lambda: book.count_by_state()["delivered"] >= num)
 
 
 def test_who_is_greylisted_gets_the_page_later_and_nobody_gets_it_twice(
@@ -66,8 +64,7 @@ def test_who_is_greylisted_gets_the_page_later_and_nobody_gets_it_twice(
         receiver = receiver_of(mail)
         fire(book, receiver)
         with delivering(tmp_path / "alerts.db", [receiver]):
-            while mail.sent_to().count("bob@x.test") < 3:
-                time.sleep(0.01)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 3)
             assert book.retried()["mail"].error == "recipients refused: bob@x.test (451)"
             mail.answers.clear()
             wait_until_delivered(book, 1)
@@ -111,8 +108,7 @@ def test_a_recipient_that_is_left_over_does_not_hold_up_the_others_for_good(
         receivers = [receiver_of(mail)]
         fire(book, receivers[0])
         with delivering(tmp_path / "alerts.db", receivers):
-            while mail.sent_to().count("bob@x.test") < 2:
-                time.sleep(0.01)
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 2)
             if is_removed:
                 receivers[0] = replace(receivers[0], recipients=("ann@x.test",))
             wait_until_delivered(book, 1)
