@@ -222,7 +222,13 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
                 content=logs_request(3, service=f"logs-{number}").SerializeToString(),
                 headers={"content-type": "application/x-protobuf"},
             ).raise_for_status()
-        wait_for(lambda: holds(tmp_path / "log", b"logs-1"))
+        # A query has the segment sealed.
+        wait_for(
+            lambda: (
+                collector.rows("SELECT count() FROM logs") == [(0,)]
+                and holds(tmp_path / "log", b"logs-1")
+            )
+        )
         for text in (b"name-0", b"logs-0"):
             (path,) = (
                 each

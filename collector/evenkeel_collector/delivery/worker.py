@@ -70,7 +70,7 @@ class DeliveryWorker:
                     self._start_queues(book, tasks)
                 except SQLAlchemyError as error:
                     self._errors.record(error)
-                await asyncio.sleep(self._policy.poll_s)
+                await asyncio.to_thread(stop.wait, self._policy.poll_s)
         finally:
             for task in tasks.values():
                 task.cancel()

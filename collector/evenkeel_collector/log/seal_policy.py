@@ -87,8 +87,12 @@ class SealPolicy:
         return max(rested_s, begun_s + limits.unread_age_s)
 
     def request(self, begun_s: float, rest_s: float, now_s: float) -> bool:
-        """Seal the segment for a reader, unless it or the previous one is too young."""
-        self.is_requested |= now_s >= max(begun_s + self.limits.seal_age_s, self.sealed_s + rest_s)
+        """Seal the segment for a reader, unless it or the previous one is too young.
+
+        With a rest of 0, neither is.
+        """
+        least_age_s = min(self.limits.seal_age_s, rest_s)
+        self.is_requested |= now_s >= max(begun_s + least_age_s, self.sealed_s + rest_s)
         return self.is_requested
 
     def record_sealed(self, now_s: float) -> None:

@@ -134,6 +134,9 @@ class WriteAheadLog:
             if self._is_closing:
                 raise LogFullError("the collector is shutting down")
             if self._segment_bytes + self._pending_bytes + size > self.limits.max_log_bytes:
+                # No reader is waited for.
+                self._policy.is_requested = self._open is not None
+                self._changed.notify()
                 raise LogFullError(f"the log is full: limit {self.limits.max_log_bytes} bytes")
             if self._pending_bytes + size > self.limits.max_pending_bytes:
                 raise LogFullError("the disk cannot keep up with incoming requests")

@@ -36,12 +36,14 @@ output_format_pretty_row_numbers output_format_trim_fixed_string
 output_format_tsv_crlf_end_of_line output_format_write_statistics
 """
 
+# ClickHouse's name for: see everything that was acknowledged before the query.
+FRESH = "select_sequential_consistency"
 # Settings that a client may set, each with its allowed values. All others are refused: many write
 # files, read from the network, or lift limits.
 CLIENT_SETTINGS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(values, re.ASCII)
     for name, values in {
-        **dict.fromkeys(_FLAGS.split(), _FLAG),
+        **dict.fromkeys((*_FLAGS.split(), FRESH), _FLAG),
         "date_time_input_format": _WORD,
         "date_time_output_format": _WORD,
         "date_time_overflow_behavior": _WORD,

@@ -34,6 +34,7 @@ from evenkeel_collector.ports.body import (
 from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError, decompress
 from evenkeel_collector.ports.hosts import KnownHosts
 from evenkeel_collector.query.engine import DEFAULT_FORMAT, Query, QueryEngine, QueryError, Result
+from evenkeel_collector.query.names import FRESH
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
 MAX_BODY_BYTES = 4 << 20
@@ -67,7 +68,7 @@ class QueryHttpApp:
         access: Decides who may query.
         hosts: Host names that requests may use.
         make_visible: Called before each query, in its thread: waits until the store has everything
-            acknowledged before.
+            acknowledged so many seconds before; None: the usual number.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class QueryHttpApp:
         metrics: SelfMetrics,
         access: Access,
         hosts: KnownHosts,
-        make_visible: Callable[[], None] = lambda: None,
+        make_visible: Callable[[float | None], None] = lambda rest_s: None,
     ) -> None:
         self._make_visible = make_visible
         self._engine = engine
@@ -150,7 +151,7 @@ class QueryHttpApp:
         )
 
     def _run_fresh(self, query: Query) -> Result:
-        self._make_visible()
+        self._make_visible(0.0 if query.settings.get(FRESH) in ("1", "true") else None)
         return self._engine.run(query)
 
     async def _run_unless_left(self, query: Query, receive: Receive) -> Result:

@@ -34,6 +34,8 @@ OVERALL_S = 60.0
 LEAST_S = 1.0
 NUM_WORKERS = 2
 _POLL_S = 0.25
+# How late a worker notices a stop.
+_IDLE_S = 0.1
 _MOST_SHARED = 64
 # These facts are the same for every alert of a cycle, or of a selection.
 _SHARED = ("deploys.sql", "control_actions.sql", "newest_eval_gates.sql", "prompt_changes.sql")
@@ -139,7 +141,7 @@ class Gatherer:
         client: Client | None = None
         try:
             while not self._stop.is_set():
-                request = self._evidence_queue.next(_POLL_S)
+                request = self._evidence_queue.next(_IDLE_S)
                 if request is None:
                     continue
                 try:

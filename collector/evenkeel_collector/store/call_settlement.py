@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 1.0
+# At the longest; a tenth of the hold if that is shorter, but not without a pause.
+POLL_S, LEAST_POLL_S = 1.0, 0.05
 IN_HAND_S = 5.0
 # At the end, no batch begins after this long.
 REST_S = 2.0
@@ -50,7 +51,9 @@ class CallSettlement:
         self._metrics = metrics
         self._settler = Settler(storage, metrics, hold_s, cluster)
         suffix = LOCAL_SUFFIX if cluster else ""
-        self._turns = None if storage.embedded_path else "settlement_turns" + suffix
+        is_alone = storage.embedded_path is not None
+        self._poll_s = min(max(hold_s / 10, LEAST_POLL_S), POLL_S) if is_alone else POLL_S
+        self._turns = None if is_alone else "settlement_turns" + suffix
         self._id = uuid4().hex
         self._stop = threading.Event()
         self._client: Client | None = None
@@ -69,7 +72,7 @@ class CallSettlement:
 
     def _run(self) -> None:
         num_seen, is_held, settled_s = -1.0, True, 0.0
-        while not self._stop.wait(POLL_S):
+        while not self._stop.wait(self._poll_s):
             num_stored = self._metrics.num_segments_stored()
             # A server's record may be late, so what counts is looked at again after a while.
             is_idle = not is_held and num_stored == num_seen

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 0.5
+# How late a stop is noticed; a sealed segment ends the wait.
+POLL_S = 0.05
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 5.0
 # Longest wait at shutdown for a running insert; a server that hangs is abandoned.

@@ -29,6 +29,7 @@ from evenkeel_demo.simulate.send import send
 from evenkeel_evals.report.spans import send_spans
 from tests.fixtures.certificate import make_certificate
 from tests.fixtures.collector_process import (
+    FRESH,
     CollectorProcess,
     collect_command,
     collector_environment,
@@ -74,6 +75,7 @@ class Guarded:
     def ask(self, sql: str) -> str:
         answer = httpx.post(
             self.collector.query_url,
+            params=FRESH,
             content=sql,
             headers={"authorization": "Bearer reader-token"},
             verify=self.context,

@@ -6,7 +6,7 @@ import socketserver
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from evenkeel_collector.delivery.attempt import deliver, send_test
 from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.alert_receiver import Answer, serve_alerts
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.http_stub import serving
 
 # A receiver that answers is in time on any machine.
@@ -57,15 +58,8 @@ def observe(book: AlertBook, holds: bool, *receivers: Receiver) -> None:
     AlertEngine(book).observe([condition], receivers, time.time_ns())
 
 
-def poll(is_met: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_met():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def wait_until_done(book: AlertBook) -> None:
-    poll(lambda: not book.count_by_state()["waiting"])
+    wait_for(lambda: not book.count_by_state()["waiting"])
 
 
 def test_a_flaky_receiver_gets_firing_then_resolved_under_constant_ids(
@@ -139,7 +133,7 @@ def test_a_resolution_is_a_dead_letter_after_a_day_and_can_be_replayed(
         path = tmp_path / "alerts.db"
         with delivering(path, receiver, policy=replace(QUICK, unit_s=1000.0)):
             server.wait_for(lambda accepted: len(accepted) == 1)
-            poll(lambda: bool(book.connection.exec_driver_sql(
+            wait_for(lambda: bool(book.connection.exec_driver_sql(
                 "SELECT 1 FROM outbox WHERE num_attempts = 1").fetchone()))  # fmt: skip
         give_up_ns = book.connection.exec_driver_sql(
             "SELECT give_up_ns FROM outbox WHERE state = 'waiting'"
@@ -223,7 +217,7 @@ def test_no_receiver_starves_another(book: AlertBook, tmp_path: Path) -> None:
         with delivering(tmp_path / "alerts.db", *receivers, policy=replace(QUICK, unit_s=1.0)):
             healthy.wait_for(lambda accepted: len(accepted) == 150)
             # The last answers may still be on their way.
-            poll(lambda: "e-healthy" not in book.waiting_receivers())
+            wait_for(lambda: "e-healthy" not in book.waiting_receivers())
         waiting = book.connection.exec_driver_sql(
             "SELECT receiver, count(*) FROM outbox WHERE state = 'waiting' GROUP BY 1"
         )
@@ -270,7 +264,7 @@ def test_an_address_inside_gets_nothing_unless_allowed(book: AlertBook, tmp_path
         receiver = Receiver("on-call", server.url)
         observe(book, True, receiver)
         with delivering(tmp_path / "alerts.db", receiver):
-            poll(lambda: bool(book.failing(0, 0)))
+            wait_for(lambda: bool(book.failing(0, 0)))
         assert server.received == []
         error = book.failing(0, 0)["on-call"].error
         assert error is not None

@@ -47,6 +47,12 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProce
         yield collector
 
 
+@pytest.fixture
+def briefly_holding(tmp_path: Path) -> Iterator[CollectorProcess]:
+    with running_collector(tmp_path, ("--client-hold-s", "1")) as collector:
+        yield collector
+
+
 def send(collector: CollectorProcess, trace: str, *spans: SentSpan) -> None:
     body = whole_trace(trace, time.time_ns(), *spans).SerializeToString()
     assert post(collector, body, PROTOBUF).status_code == 200
@@ -105,15 +111,17 @@ def test_client_gateway_and_server_are_one_request_in_every_order(
 
 
 def test_a_wrapper_that_comes_after_its_calls_decision_is_a_view(
-    holding: CollectorProcess,
+    briefly_holding: CollectorProcess,
 ) -> None:
-    (before,) = holding.rows("SELECT count() FROM settled_requests WHERE trace_id != ''")[0]
-    send(holding, "late", SentSpan("inner", "wrapper", 1, 90, "chat", "app", 3, CLIENT.attributes))
-    wait_until_settled(holding, before + 1)
-    send(holding, "late", WRAPPER)
-    send(holding, "late", WRAPPER)
-    wait_until_settled(holding, before + 2)
-    wait_for(lambda: requests_of(holding, ["late"]) == [("late", "gen_ai")])
+    collector = briefly_holding
+    send(
+        collector, "late", SentSpan("inner", "wrapper", 1, 90, "chat", "app", 3, CLIENT.attributes)
+    )
+    wait_until_settled(collector, 1)
+    send(collector, "late", WRAPPER)
+    send(collector, "late", WRAPPER)
+    wait_until_settled(collector, 2)
+    wait_for(lambda: requests_of(collector, ["late"]) == [("late", "gen_ai")])
 
 
 def test_what_is_held_when_the_collector_is_killed_counts_once_after_the_next_start(

@@ -9,6 +9,7 @@ import pytest
 
 from evenkeel_collector.operators.feedback import Feedback, to_span
 from tests.fixtures.collector_process import (
+    FRESH,
     CollectorProcess,
     running_collector,
     start_collector,
@@ -108,7 +109,10 @@ def stored(collector: CollectorProcess, trace_id: str) -> list[tuple[str | None,
     headers = {"authorization": "Bearer operator"}
     sql = f"SELECT label, tenant FROM evenkeel.feedback WHERE trace_id = '{trace_id}'"
     answer = httpx.post(
-        collector.query_url, content=f"{sql} ORDER BY time FORMAT JSONCompact", headers=headers
+        collector.query_url,
+        params=FRESH,
+        content=f"{sql} ORDER BY time FORMAT JSONCompact",
+        headers=headers,
     )
     return [tuple(row) for row in answer.raise_for_status().json()["data"]]
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -19,6 +19,7 @@ from evenkeel_collector.alerts.outbox import PART_NS
 from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.delivery import receiver_queue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.mail_server import MailServer, serve_mail
 
 QUICK = DeliveryPolicy(unit_s=0.01, poll_s=0.01)
@@ -51,13 +52,6 @@ def delivering(path: Path, receivers: list[Receiver]) -> Iterator[None]:
 def fire(book: AlertBook, receiver: Receiver, slo: str = "chat", holds: bool = True) -> None:
     condition = Condition(slo, "page", holds, Delays(), {"slo": slo, "team": "a"}, {}, dict)
     AlertEngine(book).observe([condition], [receiver], time.time_ns())
-
-
-def wait_for(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def wait_until_delivered(book: AlertBook, num: int) -> None:

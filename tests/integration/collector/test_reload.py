@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
+from tests.fixtures.collector_process import FRESH, CollectorProcess, running_collector, wait_for
 from tests.fixtures.otlp_payload import key_values, trace_request
 
 SLO = """\
@@ -56,7 +56,7 @@ def replace(path: Path, text: str) -> None:
 
 def ask(collector: CollectorProcess, sql: str | bytes, token: str = "first") -> httpx.Response:
     headers = {"authorization": f"Bearer {token}"}
-    return httpx.post(collector.query_url, content=sql, headers=headers)
+    return httpx.post(collector.query_url, params=FRESH, content=sql, headers=headers)
 
 
 def send(collector: CollectorProcess, ttft_s: float, token: str = "first") -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from evenkeel.store import Store
+from tests.fixtures.collector_process import copy_new_store
 from tests.fixtures.dashboard_process import (
     NUM_REQUESTS,
     PRICES,
@@ -36,6 +37,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     ports = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
     data = ("--data-dir", str(folder / "data"))
     collect = ("collect", "--json", *data, *ports, "--prices", str(price_file))
+    copy_new_store(folder / "data" / "store")
     # Filled before the evaluator starts, because a running evaluator does not look back.
     filling = evenkeel(*collect)
     addresses = read_addresses(filling)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.fixtures.collector_process import copy_new_store
 from tests.fixtures.dashboard_process import (
     SLO,
     SLOS,
@@ -113,6 +114,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "collect", "--json", "--data-dir", str(folder / "data"), "--http-port", "0",
         "--grpc-port", "0", "--query-port", "0",
     )  # fmt: skip
+    copy_new_store(folder / "data" / "store")
     # Filled before tokens are required.
     filling = evenkeel(*collect)
     assert filling.stdout is not None

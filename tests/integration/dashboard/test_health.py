@@ -12,6 +12,7 @@ from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
+from tests.fixtures.collector_process import copy_new_store
 from tests.fixtures.dashboard_process import (
     NEW_PROMPT,
     NO_FILTER,
@@ -187,6 +188,7 @@ def test_a_page_survives_a_store_that_goes_and_comes_back(browser: Browser, tmp_
         "collect", "--json", "--data-dir", str(tmp_path), "--http-port", "0", "--grpc-port", "0",
         "--query-port", query_port,
     )  # fmt: skip
+    copy_new_store(tmp_path / "store")
     first = evenkeel(*collect)
     assert first.stdout is not None and first.stdout.readline()
     dashboard = evenkeel(

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 
-import clickhouse_connect
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from evenkeel_dashboard.frame.selection import format_time_ms
-from tests.fixtures.collector_process import wait_for
+from tests.fixtures.collector_process import fresh_client, wait_for
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened
 from tests.fixtures.engine_pages import PAGES, SECOND, SPANS, metrics_request, span_request
 
@@ -50,7 +49,7 @@ def engines(platform: Platform) -> Iterator[Platform]:
                 content=span_request(which, at_ns(which) - 90 * SECOND).SerializeToString(),
                 headers=PROTOBUF,
             ).raise_for_status()
-    client = clickhouse_connect.get_client(dsn=platform.query_url, database="evenkeel")
+    client = fresh_client(platform.query_url)
     sent = (2 * (len(DAYS) + 1), len(DAYS.keys() & SPANS.keys()))
     end = {"end_s": max(map(at_ns, DAYS)) // SECOND + 60}
     wait_for(lambda: client.query(STORED, end).result_rows[0] == sent)

@@ -2,12 +2,11 @@
 
 import time
 
-import clickhouse_connect
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.fixtures.collector_process import wait_for
+from tests.fixtures.collector_process import fresh_client, wait_for
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, overflow
 from tests.fixtures.log_payload import logs_request
 from tests.fixtures.otlp_payload import SentSpan, id_bytes, whole_trace
@@ -49,7 +48,7 @@ def traced(platform: Platform) -> Platform:
 
 
 def wait_until_stored(platform: Platform, table: str, trace_id: str) -> None:
-    client = clickhouse_connect.get_client(dsn=platform.query_url, database="evenkeel")
+    client = fresh_client(platform.query_url)
     found = f"SELECT count() > 0 FROM {table} WHERE TraceId = {{trace_id:String}}"
     wait_for(lambda: client.query(found, {"trace_id": trace_id}).result_rows == [(True,)])
     client.close()

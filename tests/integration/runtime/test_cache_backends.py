@@ -6,7 +6,6 @@ prove what a server does: the network, its indexes, several writers at once, a r
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from evenkeel_runtime.response_cache.memory_backend import OVERHEAD_BYTES, Memor
 from evenkeel_runtime.response_cache.qdrant_backend import IN_MEMORY, QdrantBackend, connect
 from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.fixtures.redis_process import RedisProcess
+from tests.fixtures.served_model import free_port
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 TIMEOUT_S = 10.0
@@ -202,9 +202,7 @@ async def test_a_storage_that_is_down_is_said_once_and_not_waited_for(
 ) -> None:
     server, limit_s = None, 0.5
     if fault == "nobody":
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            port = unused.getsockname()[1]
+        port = free_port()
     else:
         server = await asyncio.start_server(_hang if fault == "hangs" else _refuse, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]

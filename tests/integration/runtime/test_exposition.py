@@ -1,7 +1,7 @@
 """The metrics that boards ask for are on the pages of real servers, with the labels they use."""
 
 import re
-import time
+from collections.abc import Collection
 from pathlib import Path
 
 import httpx
@@ -9,7 +9,7 @@ import httpx
 from evenkeel.conventions import SERVER_METRIC_BOUNDS_S
 from tests.checkout import ROOT
 from tests.fixtures.board_queries import prometheus_queries
-from tests.fixtures.collector_process import running_collector
+from tests.fixtures.collector_process import running_collector, wait_for
 from tests.fixtures.equipped_server import EquippedServer
 from tests.fixtures.metric_series import VALUES, exposed
 
@@ -30,10 +30,17 @@ def asked_for(prefixes: tuple[str, ...]) -> set[str]:
     return {family_of(name) for name in names if name.startswith(prefixes)}
 
 
+def lacks(page: str, asked: set[str], texts: Collection[str] = ()) -> set[str]:
+    """Return which metrics, and which texts, a page does not have."""
+    return asked - set(re.findall(r"^# TYPE (\S+) ", page, re.M)) | {
+        text for text in texts if text not in page
+    }
+
+
 def check_page(page: str, asked: set[str]) -> None:
     """Every metric is declared, and its samples have the labels, and the values, of ours."""
     assert asked
-    assert asked <= set(re.findall(r"^# TYPE (\S+) ", page, re.M))
+    assert not lacks(page, asked)
     for line in page.splitlines():
         if line[:1] != "#" and (match := _SAMPLE.match(line)):
             name = family_of(match[1])
@@ -59,18 +66,14 @@ def read_page(equipped: EquippedServer) -> str:
 def test_the_servers_page_has_what_boards_ask_for(equipped: EquippedServer) -> None:
     for route in ("serve", "draft", "shadow", "compress"):
         equipped.ask("How long is the warranty?", route, "boards")
-    deadline = time.monotonic() + 120
-    # The exporter hands over its figures a moment after the requests.
-    while "evenkeel_runtime_ttft_seconds_bucket" not in (page := read_page(equipped)):
-        assert time.monotonic() < deadline, page
-        time.sleep(0.1)
     runtime = ("evenkeel_runtime", "evenkeel_engine", "evenkeel_control", "evenkeel_cache")
-    check_page(
-        page, asked_for((*runtime, "evenkeel_spec", "evenkeel_comp", "vllm:", "kv_", "batch"))
-    )
+    asked = asked_for((*runtime, "evenkeel_spec", "evenkeel_comp", "vllm:", "kv_", "batch"))
+    counted = {f"\n{name.replace('.', '_')}_seconds_count{{" for name in SERVER_METRIC_BOUNDS_S}
+    # The exporter hands over its figures a moment after the requests.
+    wait_for(lambda: not lacks(read_page(equipped), asked, counted))
+    page = read_page(equipped)
+    check_page(page, asked)
     check_reference(page)
-    for name in SERVER_METRIC_BOUNDS_S:
-        assert f"\n{name.replace('.', '_')}_seconds_count{{" in page
 
 
 def test_the_collectors_page_has_what_boards_ask_for(tmp_path: Path) -> None:

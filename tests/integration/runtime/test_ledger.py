@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from evenkeel import cli
 from evenkeel.spans import SPAN_ENGINE_STEPS
+from tests.fixtures.collector_process import wait_for
 from tests.fixtures.otlp_receiver import ReceivedSpan
 from tests.fixtures.served_model import ServedModel, long_answer
 
@@ -267,17 +268,16 @@ def test_the_metrics_have_the_fields_names_and_lead_to_traces(
 ) -> None:
     chat(client, "hello", 4)
     span = served_model.wait_for_request(evenkeel__tenant=tenant)
-    deadline = time.monotonic() + 120
-    while True:
-        response = client.get("/metrics", headers=OPEN_METRICS)
-        families = {f.name: f for f in text_string_to_metric_families(response.text)}
-        buckets = families.get("evenkeel_runtime_ttft_seconds")
+
+    def is_led_to() -> bool:
+        buckets = _families(client).get("evenkeel_runtime_ttft_seconds")
         samples = buckets.samples if buckets is not None else []
-        traces = {s.exemplar.labels["trace_id"] for s in samples if s.exemplar is not None}
-        if span.trace_id in traces:
-            break
-        assert time.monotonic() < deadline, traces
-        time.sleep(0.1)
+        return span.trace_id in {s.exemplar.labels["trace_id"] for s in samples if s.exemplar}
+
+    wait_for(is_led_to)
+    wait_for(lambda: bool(_families(client)["batch_completion_time_avg"].samples[0].value))
+    response = client.get("/metrics", headers=OPEN_METRICS)
+    families = _families(client)
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     for name in ("kv_cache_hit_rate", "speculative_draft_acceptance_rate"):
         (sample,) = families[name].samples
@@ -293,15 +293,23 @@ def test_the_metrics_have_the_fields_names_and_lead_to_traces(
     assert "kv_cache_hit_rate" in plain.text
 
 
+def _families(client: httpx.Client) -> dict[str, Any]:
+    response = client.get("/metrics", headers=OPEN_METRICS)
+    return {f.name: f for f in text_string_to_metric_families(response.text)}
+
+
 def test_steps_are_stored_with_the_names_of_who_was_in_prefill(
     served_model: ServedModel, client: httpx.Client, tenant: str
 ) -> None:
     request_id = chat(client, f"{tenant} {LONG_TEXT}", 8)
-    deadline = time.monotonic() + 120
-    while not (found := _runs_of(served_model, request_id)):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert sum(run["prefilling_tokens"] for run in found) > 1500
+    found: list[dict[str, Any]] = []
+
+    def are_all_there() -> bool:
+        # A prompt may be computed in several runs, which are sent one after the other.
+        found[:] = _runs_of(served_model, request_id)
+        return sum(run["prefilling_tokens"] for run in found) > 1500
+
+    wait_for(are_all_there)
     request = served_model.wait_for_request(evenkeel__tenant=tenant)
     for run in found:
         assert request.start_ns <= run["time_ns"] <= request.end_ns

@@ -50,6 +50,7 @@ def test_a_small_segment_is_seen_within_what_rests_and_an_insert_need() -> None:
         pytest.param(0.3, 3.0, 2.1, False, id="too young"),
         pytest.param(0.5, 2.0, 2.1, False, id="too soon after the last"),
         pytest.param(0.5, 0.5, 0.0, True, id="for an evaluation"),
+        pytest.param(0.0, 0.0, 0.0, True, id="for a query that asks for everything"),
     ],
 )
 def test_a_reader_has_a_segment_sealed(

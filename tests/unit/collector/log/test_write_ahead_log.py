@@ -100,6 +100,19 @@ def test_a_segment_younger_than_its_time_is_sealed_by_age_once_the_store_is_free
     log.close()
 
 
+def test_a_full_log_waits_for_no_reader(folder: Path) -> None:
+    log = WriteAheadLog(folder, "node", LogLimits(max_log_bytes=300, unread_age_s=1000.0))
+    log.append(b"x" * 200, 1).result(TIMEOUT_S)
+    assert log.next_sealed(0.05) is None, "nobody reads"
+    with pytest.raises(LogFullError):
+        log.append(b"x" * 200, 1)
+    segment = log.next_sealed(TIMEOUT_S)
+    assert segment is not None
+    log.delete(segment)
+    log.append(b"x" * 200, 1).result(TIMEOUT_S)
+    log.close()
+
+
 def test_a_reader_waits_for_what_was_acknowledged_before_and_for_nothing_else(
     folder: Path,
 ) -> None:
