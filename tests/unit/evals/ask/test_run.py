@@ -1,6 +1,5 @@
 """Both sides are asked first, and their answers scored afterwards."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,11 +79,14 @@ async def test_a_journal_of_the_first_format_has_its_scores_beside_the_answers(
     planned = [PlannedPair(0, make_pair(0).item, "A")]
     await run(path, planned, CountingClient())
     wrong = {"value": 0.0, "label": "wrong", "reason": "then"}
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    for record in records:
-        record |= {"run": {"format": 1}, "answer": {"score": wrong}}.get(record["kind"], {})
-    kept = [record for record in records if record["kind"] != "score"]
-    path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    with Journal(path) as journal:
+        records = journal.records
+    path.unlink()
+    with Journal(path) as journal:
+        for record in records:
+            then = {"run": {"format": 1}, "answer": {"score": wrong}}.get(record["kind"], {})
+            if record["kind"] != "score":
+                journal.append({**record, **then})
     with Journal(path) as journal:
         (pair,) = RecordedRun(journal).pairs(planned)
     assert (pair.a.score.reason, pair.b.is_right) == ("then", False)
