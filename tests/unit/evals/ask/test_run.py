@@ -84,7 +84,7 @@ async def test_a_journal_of_the_first_format_has_its_scores_beside_the_answers(
     path.unlink()
     with Journal(path) as journal:
         for record in records:
-            then = {"run": {"format": 1}, "answer": {"score": wrong}}.get(record["kind"], {})
+            then: Any = {"run": {"format": 1}, "answer": {"score": wrong}}.get(record["kind"], {})
             if record["kind"] != "score":
                 journal.append({**record, **then})
     with Journal(path) as journal:
