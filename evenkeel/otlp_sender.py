@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.otlp_target import METRICS, PROTOCOL_GRPC, TRACES, OtlpTarget
+from evenkeel.outside_text import for_terminal
 from evenkeel.retry_delay import RetryDelay, read_retry_after
 
 # OTLP specification, "Failures": only these may be retried.
@@ -170,7 +171,8 @@ def _status_message(response: httpx.Response) -> str:
     """Return the message of the Status in a refusal; "" if there is none."""
     from google.rpc.status_pb2 import Status
 
-    if response.headers.get("content-type") != "application/x-protobuf":
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/x-protobuf":
         return ""
     try:
         return str(Status.FromString(response.content).message)
@@ -179,8 +181,8 @@ def _status_message(response: httpx.Response) -> str:
 
 
 def _with_details(what: str, details: str) -> str:
-    line = details.partition("\n")[0][:_MAX_DETAILS]
-    return f"{what} ({line})" if line else what
+    line = details.strip().partition("\n")[0][:_MAX_DETAILS]
+    return f"{what} ({for_terminal(line)})" if line else what
 
 
 def _asked_wait_s(trailers: Mapping[str, str | bytes]) -> float | None:

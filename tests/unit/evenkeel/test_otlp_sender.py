@@ -137,6 +137,8 @@ def test_a_batch_over_grpc_is_sent_again_only_if_that_may_help(
     ("media_type", "body", "reason"),
     [
         ("application/x-protobuf", Status(message="a token is required"), "(a token is required)"),
+        ("Application/X-Protobuf; charset=x", Status(message="\nno\nmore"), "(no)"),
+        ("application/x-protobuf", Status(message="\x1b[31mred\r"), "(�[31mred)"),
         ("application/x-protobuf", Status(), ""),
         ("text/html", Status(message="never"), ""),
     ],
