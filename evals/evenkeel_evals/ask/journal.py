@@ -18,10 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "journal.jsonl"
+# What a finished run leaves beside its journal, see `report.files`.
+REPORT_NAMES = ("run.json", "manifest.json", "report.md", "report.html", "junit.xml")
 
 
 class Journal:
@@ -166,3 +168,36 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
+    """Open the journal in a report folder, creating it if needed; None without a folder.
+
+    Args:
+        folder: The folder; checked before the run, so that an unwritable one fails early.
+        is_fresh: Whether to move an existing journal and its reports aside, under new names.
+
+    Raises:
+        ConfigurationError: If the folder cannot be written or the journal cannot be read.
+    """
+    if folder is None:
+        return None
+    path = folder / FILE_NAME
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_fresh and path.exists():
+            with held(path):
+                _set_aside(folder, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--report {folder} cannot be written: {first_line(error, folder=folder)}"
+        ) from error
+    return Journal(path)
+
+
+def _set_aside(folder: Path, stamp: int) -> None:
+    # The reports first: without a journal, the next try would leave them.
+    for name in (*REPORT_NAMES, FILE_NAME):
+        old = folder / name
+        if old.exists():
+            old.rename(old.with_stem(f"{old.stem}-{stamp}"))

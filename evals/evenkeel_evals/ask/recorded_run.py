@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError, first_line
+from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import (
     NOT_SCORED,
     Answer,
@@ -19,7 +18,7 @@ from evenkeel_evals.ask.answers import (
     merge,
 )
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.journal import FILE_NAME, Journal, held
+from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.judge_reply import JudgeReply
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_checked
@@ -29,8 +28,6 @@ from evenkeel_evals.scorers.base import Label, LateCheck, Score
 # Format 1 had each answer's score beside it.
 FORMAT = 2
 _READABLE = (1, 2)
-# What a finished run leaves beside its journal, see `report.files`.
-REPORT_NAMES = ("run.json", "manifest.json", "report.md", "report.html", "junit.xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,36 +382,3 @@ def read_answer(record: Mapping[str, Any]) -> Answer:
 def read_score(record: Mapping[str, Any]) -> Score:
     """Return the score in a journal record."""
     return Score(record["value"], Label(record["label"]), record["reason"])
-
-
-def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
-    """Open the journal in a report folder, creating it if needed; None without a folder.
-
-    Args:
-        folder: The folder; checked before the run, so that an unwritable one fails early.
-        is_fresh: Whether to move an existing journal and its reports aside, under new names.
-
-    Raises:
-        ConfigurationError: If the folder cannot be written or the journal cannot be read.
-    """
-    if folder is None:
-        return None
-    path = folder / FILE_NAME
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if is_fresh and path.exists():
-            with held(path):
-                _set_aside(folder, path.stat().st_mtime_ns)
-    except OSError as error:
-        raise ConfigurationError(
-            f"--report {folder} cannot be written: {first_line(error, folder=folder)}"
-        ) from error
-    return Journal(path)
-
-
-def _set_aside(folder: Path, stamp: int) -> None:
-    # The reports first: without a journal, the next try would leave them.
-    for name in (*REPORT_NAMES, FILE_NAME):
-        old = folder / name
-        if old.exists():
-            old.rename(old.with_stem(f"{old.stem}-{stamp}"))

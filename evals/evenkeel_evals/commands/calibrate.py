@@ -15,7 +15,8 @@ from evenkeel.errors import CannotMeasureError
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.ask.recorded_run import RecordedRun, open_journal
+from evenkeel_evals.ask.journal import open_journal
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings

@@ -16,9 +16,9 @@ from evenkeel.prices.price_file import PriceFile, read_price_file
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answer_cache import AnswerCache
-from evenkeel_evals.ask.journal import FILE_NAME, held
+from evenkeel_evals.ask.journal import FILE_NAME, held, open_journal
 from evenkeel_evals.ask.pair_judge import load_judge
-from evenkeel_evals.ask.recorded_run import RecordedRun, open_journal
+from evenkeel_evals.ask.recorded_run import RecordedRun
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.ask.journal import Journal
-from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun, open_journal
+from evenkeel_evals.ask.journal import Journal, open_journal
+from evenkeel_evals.ask.recorded_run import Beginning, RecordedRun
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.report.files import write_files
 from tests.unit.evals.conftest import MakePair
