@@ -242,8 +242,9 @@ class ReceiverQueue:
 
     def _refuse_all(self, now_ns: int) -> None:
         error = "the SLO file no longer has this receiver"
+        busy = self._busy()
         for notification in self._book.due(2**62, receiver=self._name):
-            if self._end_in_part(notification.number):
+            if notification.number in busy or self._end_in_part(notification.number):
                 continue
             self._book.mark_dead(notification.number, error, now_ns)
             self._context.count("dead")
