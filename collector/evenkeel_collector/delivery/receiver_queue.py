@@ -198,15 +198,23 @@ class ReceiverQueue:
         if part is None:
             return False
         # Others get what is newer, or it is over.
-        long_ago_ns = time.monotonic_ns() - FAILING_AFTER_NS
-        failing = {a for a, since_ns in self._refused_since_ns.items() if since_ns <= long_ago_ns}
-        reported = {a: c for a, c in part.refused.items() if c >= 500 or a in failing}
-        error = describe_refusals(reported) if reported else None
-        self._book.mark_delivered(number, time.time_ns(), part.notification.alerts, error)
+        error = self._reported(part)
+        self._book.mark_delivered(number, time.time_ns(), part.notification.alerts, error or None)
         del self._in_part[number]
         self._warn("delivered in part", part.notification, describe_refusals(part.refused))
         self._context.count("delivered")
         return True
+
+    def _failing(self) -> set[str]:
+        """Return the recipients that have been refused for long."""
+        long_ago_ns = time.monotonic_ns() - FAILING_AFTER_NS
+        return {a for a, since_ns in self._refused_since_ns.items() if since_ns <= long_ago_ns}
+
+    def _reported(self, part: PartlyDelivered) -> str:
+        """Return what is wrong with recipients, '' if nothing: servers refuse new senders first."""
+        failing = self._failing()
+        reported = {a: code for a, code in part.refused.items() if code >= 500 or a in failing}
+        return describe_refusals(reported) if reported else ""
 
     def _give_up(self) -> None:
         busy, now_ns = self._busy(), time.time_ns()
@@ -293,9 +301,9 @@ class ReceiverQueue:
             self._book.mark_delivered(
                 notification.number, now_ns, notification.alerts, outcome.error or None
             )
-            self._in_part.pop(notification.number, None)
-            if outcome.error:
-                self._warn("delivered in part", notification, outcome.error)
+            part = self._in_part.pop(notification.number, None)
+            if part is not None and part.refused:
+                self._warn("delivered in part", notification, describe_refusals(part.refused))
             self._context.count("delivered")
             if was_open:
                 self._book.make_due(self._name, now_ns)
@@ -335,12 +343,14 @@ class ReceiverQueue:
         # Nothing is repeated to the others meanwhile.
         waited_ns, repeat_ns = time.monotonic_ns() - part.since_ns, receiver.repeat_s * 10**9
         is_over = num_attempts >= _MOST_ATTEMPTS_FOR_SOME or 0 < repeat_ns <= waited_ns
+        is_over = is_over or not part.left
+        refusals = describe_refusals(part.refused) if part.refused else ""
         return replace(
             outcome,
-            is_delivered=is_over or not part.left,
+            is_delivered=is_over,
             is_refused=bool(part.for_good),
             is_about_notification=True,
-            error=describe_refusals(part.refused) if part.refused else "",
+            error=self._reported(part) if is_over else refusals,
         )
 
     def _log_given_up(self, notification: Notification, state: str, error: str) -> None:

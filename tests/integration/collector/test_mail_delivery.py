@@ -105,6 +105,7 @@ def test_a_recipient_that_is_left_over_does_not_hold_up_the_others_for_good(
 ) -> None:
     if not is_removed:
         monkeypatch.setattr(receiver_queue, "_MOST_ATTEMPTS_FOR_SOME", 3)
+        monkeypatch.setattr(receiver_queue, "FAILING_AFTER_NS", 0)
     with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
         receivers = [receiver_of(mail)]
         fire(book, receivers[0])
@@ -218,3 +219,15 @@ def test_who_was_greylisted_learns_of_an_end_from_the_next_message_about_the_gro
     text = mail.messages[-1].get_content()
     assert "slo=third" in text
     assert text.index("slo=other") < text.index("resolved at") < text.index("slo=chat")
+
+
+def test_a_repetition_makes_no_failure_of_who_is_greylisted(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    with serve_mail({"bob@x.test": "451 greylisted"}) as mail:
+        receiver = replace(receiver_of(mail), repeat_s=Fraction(1, 10))
+        fire(book, receiver)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_until_delivered(book, 1)
+    (condition,) = delivery_conditions(book, [receiver], time.time_ns())
+    assert not condition.holds
