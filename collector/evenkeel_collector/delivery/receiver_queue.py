@@ -189,7 +189,10 @@ class ReceiverQueue:
         own = {n for n, part in self._in_part.items() if part.notification.receiver == self._name}
         if own:
             for number in own - self._book.newest_waiting(own) - self._busy():
-                self._book.pass_on_ends(self._in_part[number].notification)
+                part = self._in_part[number]
+                # Everybody reads them again: not each time because one mailbox is full.
+                if not self._failing().issuperset(part.left):
+                    self._book.pass_on_ends(part.notification)
                 self._end_in_part(number)
 
     def _end_in_part(self, number: int) -> bool:

@@ -221,6 +221,24 @@ def test_who_was_greylisted_learns_of_an_end_from_the_next_message_about_the_gro
     assert text.index("slo=other") < text.index("resolved at") < text.index("slo=chat")
 
 
+def test_an_end_is_not_said_again_for_ever_because_one_mailbox_is_full(
+    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_queue, "FAILING_AFTER_NS", 0)
+    with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
+        receiver = replace(receiver_of(mail), group=AlertGrouping(("team",)))
+        fire(book, receiver, "lasting")
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            for number in range(3):
+                for holds in (True, False):
+                    num_before = mail.sent_to().count("ann@x.test")
+                    fire(book, receiver, f"slo-{number}", holds)
+                    wait_for(lambda n=num_before: mail.sent_to().count("ann@x.test") > n)
+            last = [m for m in mail.messages if "ann@x.test" in m["To"]][-1]
+    text = last.get_content()
+    assert [name for name in ("slo-0", "slo-1", "slo-2") if f"slo={name}" in text] == ["slo-2"]
+
+
 def test_a_repetition_makes_no_failure_of_who_is_greylisted(
     book: AlertBook, tmp_path: Path
 ) -> None:
