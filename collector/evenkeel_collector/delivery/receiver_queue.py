@@ -139,6 +139,9 @@ class ReceiverQueue:
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
         self._in_part = context.in_part
+        # What was delivered, with what is reported, while the book cannot say so: it would be sent
+        # again with each poll.
+        self._unrecorded: dict[int, tuple[Notification, str]] = {}
         # When e-mail recipients were first refused that have not been accepted since.
         self._refused_since_ns: dict[str, int] = {}
 
@@ -156,6 +159,7 @@ class ReceiverQueue:
                         self._end_overtaken()
                         self._give_up()
                         self._start_due(client, threads)
+                        self._record_delivered()
                     except SQLAlchemyError as error:
                         self._context.record_error(error)
                     await self._pause(policy.poll_s)
@@ -181,8 +185,12 @@ class ReceiverQueue:
             if error is not None:
                 self._context.record_error(error)
 
+    def _occupied(self) -> list[Notification]:
+        """Return what is in flight, or delivered and not recorded yet."""
+        return [*self._in_flight.values(), *(n for n, _ in self._unrecorded.values())]
+
     def _busy(self) -> set[int]:
-        return {notification.number for notification in self._in_flight.values()}
+        return {notification.number for notification in self._occupied()}
 
     def _end_overtaken(self) -> None:
         """End what some recipients have, once it was withdrawn or they wait for something newer."""
@@ -241,7 +249,7 @@ class ReceiverQueue:
         if is_held or num_free <= 0 or not self._breaker.may_try(steady_ns):
             return
         # A notification withdrawn while in flight no longer waits, but still comes first.
-        busy = {notification.fingerprint for notification in self._in_flight.values()}
+        busy = {notification.fingerprint for notification in self._occupied()}
         due = self._book.due(now_ns, num_free + len(busy), self._name)
         for notification in [
             notification for notification in due if notification.fingerprint not in busy
@@ -301,13 +309,8 @@ class ReceiverQueue:
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
-            self._book.mark_delivered(
-                notification.number, now_ns, notification.alerts, outcome.error or None
-            )
-            part = self._in_part.pop(notification.number, None)
-            if part is not None and part.refused:
-                self._warn("delivered in part", notification, describe_refusals(part.refused))
-            self._context.count("delivered")
+            self._unrecorded[notification.number] = notification, outcome.error
+            self._record_delivered()
             if was_open:
                 self._book.make_due(self._name, now_ns)
             return
@@ -322,6 +325,15 @@ class ReceiverQueue:
         self._context.count("failed")
         if outcome.is_refused and notification.num_attempts == 0:
             self._warn("refused, will retry", notification, outcome.error)
+
+    def _record_delivered(self) -> None:
+        for number, (notification, error) in list(self._unrecorded.items()):
+            self._book.mark_delivered(number, time.time_ns(), notification.alerts, error or None)
+            del self._unrecorded[number]
+            part = self._in_part.pop(number, None)
+            if part is not None and part.refused:
+                self._warn("delivered in part", notification, describe_refusals(part.refused))
+            self._context.count("delivered")
 
     def _warn(self, what: str, notification: Notification, error: str) -> None:
         logger.warning(

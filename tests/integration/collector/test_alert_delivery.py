@@ -225,6 +225,26 @@ def test_no_receiver_starves_another(book: AlertBook, tmp_path: Path) -> None:
     assert by_state == {"a-dead": 150, "b-silent": 150, "c-mail": 150, "d-refusing": 150}
 
 
+def test_what_cannot_be_recorded_is_not_sent_with_each_poll(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """On a full disk, say: everybody got each page four times per second."""
+    with serve_alerts([]) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe_many(book, 9, receiver)
+        book.connection.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE UPDATE ON outbox BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        with delivering(tmp_path / "alerts.db", receiver) as outcomes:
+            server.wait_for(lambda accepted: len(accepted) >= 9)
+            time.sleep(20 * QUICK.poll_s)
+            assert set(outcomes) == {"error"}
+            book.connection.exec_driver_sql("DROP TRIGGER full")
+            wait_until_done(book)
+    assert len({r.notification_id for r in server.received}) == len(server.received) == 9
+    assert outcomes.count("delivered") == 9
+
+
 def test_a_receiver_that_left_the_file_leaves_a_dead_letter(
     book: AlertBook, tmp_path: Path
 ) -> None:
