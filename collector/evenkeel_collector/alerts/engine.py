@@ -39,6 +39,8 @@ class AlertEngine:
         dashboard_url: Link target of notifications, or None.
         evidence_queue: Queue for evidence of firing alerts; None gathers no evidence.
         owns: Returns whether an alert belongs to this engine, by its `slo`.
+        has_file: Whether there is an SLO file. What an earlier one began waits for it, and for its
+            receivers, if there is none: a start without it may be a mistake.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class AlertEngine:
         dashboard_url: str | None = None,
         evidence_queue: EvidenceQueue | None = None,
         owns: Callable[[str], bool] = lambda slo: True,
+        has_file: bool = True,
     ) -> None:
+        self._has_file = has_file
         self._book = book
         self._evidence_queue = evidence_queue
         self._dashboard_url = dashboard_url
@@ -236,6 +240,8 @@ class AlertEngine:
         now_ns: int,
     ) -> list[Transition]:
         """Resolve alerts whose SLO is no longer in the file, so that none stays open forever."""
+        if not self._has_file:
+            return []
         updates = []
         for key, alert in self._alerts.items():
             if key in present or alert.life.state not in (State.PENDING, State.FIRING):
@@ -262,6 +268,8 @@ class AlertEngine:
     ) -> Update | None:
         alert = self._alert_of(condition)
         life = alert.life
+        if life.state is State.FIRING and self._awaits_file(alert):
+            return None
         if condition.holds is not None:
             life = step(life, condition.holds, now_ns, condition.delays)
         if life.state is alert.life.state:
@@ -277,6 +285,9 @@ class AlertEngine:
         else:
             details = Details(condition.labels, {}, condition.figures)
         return self._change(alert, life, details, receivers, now_ns, is_withheld)
+
+    def _awaits_file(self, alert: Alert) -> bool:
+        return not self._has_file and bool(self._book.receivers_told(alert.alert_id))
 
     def _hold(
         self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_withheld: bool

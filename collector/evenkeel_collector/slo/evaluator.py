@@ -49,7 +49,7 @@ class Evaluator:
         record_failure: Called for each SLO that could not be read.
         evidence_queue: Accepts requests for evidence on firing alerts.
         long_read: Entered around slow reads of whole periods.
-        ends_absent: Whether alerts that the file does not have end.
+        has_file: Whether `file` is the user's.
     """
 
     def __init__(
@@ -61,15 +61,14 @@ class Evaluator:
         record_failure: Callable[[Exception], None] = lambda error: None,
         evidence_queue: EvidenceQueue | None = None,
         long_read: Callable[[], AbstractContextManager[object]] = nullcontext,
-        ends_absent: bool = True,
+        has_file: bool = True,
     ) -> None:
-        self._ends_absent = ends_absent
         self._store = store
         self._book = book
         self._dashboard_url = dashboard_url
         self._record_failure = record_failure
         self._engine = AlertEngine(
-            book, dashboard_url, evidence_queue, owns=lambda slo: slo != STALLED
+            book, dashboard_url, evidence_queue, lambda slo: slo != STALLED, has_file
         )
         self._corrections = Corrections(book)
         self._long_read = long_read
@@ -159,8 +158,7 @@ class Evaluator:
         self._engine.set_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
-        if self._ends_absent:
-            self._engine.resolve_absent(self._present(), self._file.receivers, now_ns)
+        self._engine.resolve_absent(self._present(), self._file.receivers, now_ns)
         if not self.is_store_gone:
             self._write_status(verdicts, now_ns)
         self.store_transitions()

@@ -126,6 +126,7 @@ class SloService:
             lambda: self._file.current.receivers,
             self._context.dashboard_url,
             self._stop,
+            has_file=self._context.slo_file is not None,
         )
 
     def _warn_of_lacks(self) -> None:
@@ -177,8 +178,7 @@ class SloService:
                 failures.record,
                 self._evidence_queue,
                 self._heartbeat.long_read,
-                # What an earlier file began waits for it: a start without it may be a mistake.
-                ends_absent=self._context.slo_file is not None,
+                has_file=self._context.slo_file is not None,
             )
             next_forget_ns = 0
             while not self._stop.is_set():

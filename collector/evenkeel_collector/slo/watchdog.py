@@ -88,6 +88,7 @@ def watch(
     find_receivers: Callable[[], Sequence[Receiver]],
     dashboard_url: str | None,
     stop: threading.Event,
+    has_file: bool,
 ) -> None:
     """Raise an alert while the evaluation is stalled, until stopped.
 
@@ -98,7 +99,9 @@ def watch(
         try:
             book = AlertBook(book_path)
             try:
-                engine = AlertEngine(book, dashboard_url, owns=lambda slo: slo == STALLED)
+                engine = AlertEngine(
+                    book, dashboard_url, owns=lambda slo: slo == STALLED, has_file=has_file
+                )
                 while not stop.wait(_POLL_S):
                     look(engine, heartbeat, find_receivers(), time.time_ns())
             finally:

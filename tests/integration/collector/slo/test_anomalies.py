@@ -13,6 +13,7 @@ import pytest
 
 from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.file.anomalies import default_anomalies
+from evenkeel.slo.file.slo_file import WITHOUT_FILE, read_slo_file
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.spike_measures import SPIKE_MEASURES
 from evenkeel.slo.spikes import LEVELS, Spike, SpikeResult
@@ -352,6 +353,30 @@ def test_a_hanging_request_alerts_for_its_engine_and_model_until_it_ends(
     engine.cycle(NOW + 100 * S)
     (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
     assert alert.life.state.value == "resolved"
+
+
+def test_an_anomaly_that_a_file_told_of_ends_when_there_is_the_file_again(
+    client: Any, tmp_path: Path, book: AlertBook
+) -> None:
+    """Without the file nobody would get the end, and an incident stayed open for ever."""
+    labels = {"model": "big", "waits_for": "next_token"}
+    engine_rows(client, (STALLED, "a:1", labels, 5, 1.0))
+    text = slo_text(metric="availability")
+    evaluator(client, tmp_path, text).cycle(NOW)
+    without = Evaluator(read_slo_file(WITHOUT_FILE), SloStore(client), book, has_file=False)
+    for second in (1, 400):
+        without.cycle(NOW + second * S)
+    (alert,) = book.alerts()
+    assert alert.life.state.value == "firing"
+    again = evaluator(client, tmp_path, text)
+    for second in (401, 800):
+        again.cycle(NOW + second * S)
+    (alert,) = (a for a in book.alerts() if a.slo.startswith("stalled-requests/"))
+    assert alert.life.state.value == "resolved"
+    notifications = book.connection.exec_driver_sql(
+        "SELECT receiver, status FROM outbox WHERE alert_id = ? ORDER BY number", (alert.alert_id,)
+    )
+    assert notifications.all() == [("on-call", "firing"), ("on-call", "resolved")]
 
 
 @pytest.mark.parametrize(
