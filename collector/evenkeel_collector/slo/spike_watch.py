@@ -87,14 +87,16 @@ class SpikeWatch:
         for family in self._families.values():
             names = [rule.name for rule, _ in family.rules]
             try:
-                conditions += self._judge(family, active, now_ns)
+                found = self._judge(family, active, now_ns)
             except Exception as error:
                 # Unexpected data must not stop the other rules.
                 self._record_failure(StoreError(f"rules {', '.join(names)}: {error}"))
                 self._failures |= dict.fromkeys(names, first_line(error, max_chars=500))
             else:
-                for name in names:
+                # Between two judgements, a failure of the first is not over.
+                for name in names if found is not None else ():
                     self._failures.pop(name, None)
+                conditions += found or ()
         return conditions
 
     def _use(self, rules: Sequence[Rule]) -> None:
@@ -115,7 +117,8 @@ class SpikeWatch:
         names = {rule.name for family in families.values() for rule, _ in family.rules}
         self._failures = {name: why for name, why in self._failures.items() if name in names}
 
-    def _judge(self, family: _Family, active: ActiveAlerts, now_ns: int) -> list[Condition]:
+    def _judge(self, family: _Family, active: ActiveAlerts, now_ns: int) -> list[Condition] | None:
+        """Return the conditions of a family; None if it is not time yet."""
         rule, test = family.rules[0]
         if family.pasts is None:
             family.pasts = SpikePasts(self._store, test, rule.select, now_ns)
@@ -125,7 +128,7 @@ class SpikeWatch:
             # A piece at a time, so that a cycle stays short.
             pasts.load()
         if now_ns < family.next_ns:
-            return []
+            return None
         family.next_ns = now_ns + min(EVERY_NS, int(test.over_s * _SECOND_NS) // 5)
         most = max(test.most for _, test in family.rules)
         least = min(test.min_requests for _, test in family.rules)
