@@ -41,6 +41,7 @@ class AlertEngine:
         owns: Returns whether an alert belongs to this engine, by its `slo`.
         has_file: Whether there is an SLO file. What an earlier one began waits for it, and for its
             receivers, if there is none: a start without it may be a mistake.
+        record_failure: Called for each alert that could not be updated.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class AlertEngine:
         evidence_queue: EvidenceQueue | None = None,
         owns: Callable[[str], bool] = lambda slo: True,
         has_file: bool = True,
+        record_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
+        self._record_failure = record_failure
         self._has_file = has_file
         self._book = book
         self._evidence_queue = evidence_queue
@@ -172,9 +175,10 @@ class AlertEngine:
             self._record_withheld((condition.slo, condition.severity), is_withheld)
             try:
                 update = self._step(condition, receivers, now_ns, is_withheld)
-            except Exception:
+            except Exception as error:
                 # An error in one alert must not affect the others.
                 logger.exception("cannot update alert slo=%s", condition.slo)
+                self._record_failure(error)
                 continue
             if update is not None:
                 updates.append(update)

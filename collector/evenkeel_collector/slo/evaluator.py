@@ -46,7 +46,7 @@ class Evaluator:
         store: Reads requests and writes verdicts.
         book: Keeps the alerts.
         dashboard_url: What notifications link to, or None.
-        record_failure: Called for each SLO that could not be read.
+        record_failure: Called for each SLO that could not be read, and alert not updated.
         evidence_queue: Accepts requests for evidence on firing alerts.
         long_read: Entered around slow reads of whole periods.
         has_file: Whether `file` is the user's.
@@ -68,7 +68,12 @@ class Evaluator:
         self._dashboard_url = dashboard_url
         self._record_failure = record_failure
         self._engine = AlertEngine(
-            book, dashboard_url, evidence_queue, lambda slo: slo != STALLED, has_file
+            book,
+            dashboard_url,
+            evidence_queue,
+            lambda slo: slo != STALLED,
+            has_file,
+            record_failure,
         )
         self._corrections = Corrections(book)
         self._long_read = long_read

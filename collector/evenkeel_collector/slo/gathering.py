@@ -150,6 +150,7 @@ class Gatherer:
                     store = store or EvidenceStore(client, self._shared)
                     facts = gather_one(request, store, self._evidence_queue.num_waiting())
                 except Exception as error:
+                    logger.exception("evidence cannot be gathered alert=%s", request.alert_id)
                     facts = {ANNOTATION: f"not available: {error}"}
                 self._add(evidence, request.alert_id, facts)
         finally:

@@ -26,7 +26,7 @@ class SloMetrics:
         )
         self.failures = Counter(
             "evenkeel_slo_evaluation_failures",
-            "SLO evaluations that failed: requests not readable, or verdict not written.",
+            "SLO evaluations that failed: requests not readable, alert or verdict not written.",
             registry=registry,
         )
         self.rejected_files = Counter(

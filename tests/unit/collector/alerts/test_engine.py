@@ -259,6 +259,15 @@ def test_a_receiver_is_told_of_its_severities_alone(book: AlertBook) -> None:
     assert [notification.receiver for notification in book.due(NOW)] == ["log"]
 
 
+def test_an_alert_that_cannot_be_updated_is_counted_and_stops_no_other(book: AlertBook) -> None:
+    failures: list[Exception] = []
+    engine = AlertEngine(book, record_failure=failures.append)
+    wrong = replace(condition(slo="wrong"), describe=lambda: {"summary": f"{1 // 0}"})
+    engine.observe([wrong, condition()], RECEIVERS, NOW)
+    assert [type(error) for error in failures] == [ZeroDivisionError]
+    assert [alert.slo for alert in book.alerts()] == ["chat"]
+
+
 def test_what_cannot_be_told_changes_nothing(book: AlertBook) -> None:
     engine = AlertEngine(book)
     engine.observe([condition()], RECEIVERS, NOW)

@@ -1,5 +1,7 @@
 """What the threads that gather evidence log while the alert book refuses writes."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.evidence_requests import EvidenceQueue
 from evenkeel_collector.slo import gathering
 
 FULL = OperationalError("", {}, Exception("database or disk is full"))
@@ -46,3 +50,19 @@ def test_each_series_of_refused_updates_is_logged_once(
     logged = [record.message for record in caplog.records]
     assert len(logged) == 2
     assert all(line.startswith("late evidence cannot be written") for line in logged)
+
+
+def test_the_log_says_why_no_evidence_could_be_gathered(
+    book: AlertBook, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+    queue = EvidenceQueue(time.monotonic)
+    queue.request("a1", "page", lambda store: {})
+
+    def connect() -> Any:
+        stop.set()
+        raise OSError("no route to the store")
+
+    gathering.Gatherer(connect, tmp_path, queue, dict, stop)._gather(book)
+    assert "evidence cannot be gathered alert=a1" in caplog.text
+    assert "no route to the store" in caplog.text
