@@ -139,8 +139,10 @@ async def deliver(
             error=str(error),
             refused=error.codes,
         )
-    except smtplib.SMTPNotSupportedError as error:
-        # The server has no login, or takes no such addresses.
+    except smtplib.SMTPServerDisconnected as error:
+        return DeliveryResult(error=f"{type(error).__name__}: {error}")
+    except smtplib.SMTPException as error:
+        # The server has no login, or none of ours, or takes no such addresses.
         return DeliveryResult(is_refused=True, error=str(error))
     except ConfigurationError as error:
         return DeliveryResult(is_refused=True, error=str(error))

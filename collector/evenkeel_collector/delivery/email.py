@@ -22,6 +22,7 @@ from evenkeel_collector.delivery.text import text_of, title_of
 
 # How long to wait for the answer to QUIT, at most.
 _GOODBYE_S = 1.0
+_READY = 220
 _CLOSING = 421
 
 
@@ -94,10 +95,10 @@ def send_email(
     cut_off.start()
     try:
         _connect(server, target, 465 if parts.scheme == "smtps" else 25, until_s)
-        server.ehlo()
+        server.ehlo_or_helo_if_needed()
         if parts.scheme == "smtp" and server.has_extn("starttls"):
             server.starttls(context=context)
-            server.ehlo()
+            server.ehlo_or_helo_if_needed()
         if parts.username and receiver.secrets:
             if not isinstance(server.sock, ssl.SSLSocket):
                 _check_plain(target)
@@ -153,13 +154,20 @@ def _connect(
         # Many names have an address of a family that does not get through, or is not even refused.
         server.timeout = timeout_s / 3
         with suppress(OSError):
-            server.connect(address, port)
+            _open(server, address, port)
             if server.sock is not None:
                 server.sock.settimeout(timeout_s)
             return
     # There is no socket to cut off yet, and a message sent later would be sent again.
     server.timeout = max(until_s - time.monotonic(), 0.001)
-    server.connect(last, port)
+    _open(server, last, port)
+
+
+def _open(server: smtplib.SMTP, address: str, port: int) -> None:
+    code, said = server.connect(address, port)
+    if code != _READY:
+        server.close()
+        raise smtplib.SMTPConnectError(code, said)
 
 
 def _leave(server: smtplib.SMTP, wait_s: float) -> None:

@@ -162,20 +162,23 @@ def test_what_no_server_accepted_is_not_delivered(
 
 
 UNSUPPORTED = [
-    ("a login", {"url": "smtp://ann@127.0.0.1:{}"}, "AUTH extension not supported"),
-    ("an address", {"recipients": ("köln@x.test",)}, "internationalized email support"),
+    ("a login", {"url": "smtp://ann@127.0.0.1:{}"}, "AUTH extension not supported", ""),
+    ("our logins", {"url": "smtp://ann@127.0.0.1:{}"}, "No suitable authentic", "AUTH XOAUTH2"),
+    ("an address", {"recipients": ("köln@x.test",)}, "internationalized email support", ""),
 ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"), [case[1:] for case in UNSUPPORTED], ids=[case[0] for case in UNSUPPORTED]
+    ("changes", "error", "login"),
+    [case[1:] for case in UNSUPPORTED],
+    ids=[case[0] for case in UNSUPPORTED],
 )
 def test_what_the_server_does_not_support_needs_someone_to_act(
-    tmp_path: Path, changes: dict[str, Any], error: str
+    tmp_path: Path, changes: dict[str, Any], error: str, login: str
 ) -> None:
     """`SloDeliveryFailing` fires at once, not after ten minutes."""
     (tmp_path / "key").write_text("secret")
-    with serve_mail(extensions=("8BITMIME",)) as mail:
+    with serve_mail(extensions=("8BITMIME", login or "HELP")) as mail:
         receiver = Receiver(
             "mail",
             f"smtp://127.0.0.1:{mail.port}",
@@ -189,6 +192,36 @@ def test_what_the_server_does_not_support_needs_someone_to_act(
         outcome = attempt(replace(receiver, **changes | {"url": url}), NOTIFICATION, 5.0)
     assert (outcome.is_delivered, outcome.is_refused) == (False, True)
     assert error in outcome.error
+    assert mail.messages == []
+
+
+CLOSED = [
+    ("too many connections", {"GREETING": "421 too many"}, 421),
+    ("a blocked client", {"GREETING": "554 blocked"}, 554),
+    ("a server that closes down", {"EHLO": "421 closing", "HELO": "421 closing"}, 421),
+]
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"), [case[1:] for case in CLOSED], ids=[case[0] for case in CLOSED]
+)
+def test_a_server_that_is_not_open_says_so_before_it_lacks_a_login(
+    tmp_path: Path, answers: dict[str, str], code: int
+) -> None:
+    """A server that was busy once paged somebody, because it "supports no login"."""
+    (tmp_path / "key").write_text("secret")
+    with serve_mail(answers) as mail:
+        receiver = Receiver(
+            "mail",
+            f"smtp://ann@127.0.0.1:{mail.port}",
+            ReceiverType.EMAIL,
+            secrets=(Secret(file=tmp_path / "key"),),
+            allow_private=True,
+            sender="evenkeel@x.test",
+            recipients=TO,
+        )
+        outcome = attempt(receiver, NOTIFICATION, 5.0)
+    assert (outcome.is_refused, outcome.error) == (code >= 500, f"answered {code}")
     assert mail.messages == []
 
 
