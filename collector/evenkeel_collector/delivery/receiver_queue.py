@@ -139,9 +139,8 @@ class ReceiverQueue:
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
         self._in_part = context.in_part
-        # What was delivered, with what is reported, while the book cannot say so: it would be sent
-        # again with each poll.
-        self._unrecorded: dict[int, tuple[Notification, str]] = {}
+        # What was delivered while the book cannot say so: it would be sent again with each poll.
+        self._unrecorded: dict[int, Notification] = {}
         # When e-mail recipients were first refused that have not been accepted since.
         self._refused_since_ns: dict[str, int] = {}
 
@@ -187,7 +186,7 @@ class ReceiverQueue:
 
     def _occupied(self) -> list[Notification]:
         """Return what is in flight, or delivered and not recorded yet."""
-        return [*self._in_flight.values(), *(n for n, _ in self._unrecorded.values())]
+        return [*self._in_flight.values(), *self._unrecorded.values()]
 
     def _busy(self) -> set[int]:
         return {notification.number for notification in self._occupied()}
@@ -208,11 +207,13 @@ class ReceiverQueue:
         part = self._in_part.get(number)
         if part is None:
             return False
-        # Others get what is newer, or it is over.
+        # Others get what is newer, or it is over; repetitions count from when most had it.
+        ago_ns = time.monotonic_ns() - part.since_ns if part.refused else 0
         error = self._reported(part)
-        self._book.mark_delivered(number, time.time_ns(), part.notification.alerts, error or None)
+        self._book.mark_delivered(number, time.time_ns() - ago_ns, part.notification.alerts, error)
         del self._in_part[number]
-        self._warn("delivered in part", part.notification, describe_refusals(part.refused))
+        if part.refused:
+            self._warn("delivered in part", part.notification, describe_refusals(part.refused))
         self._context.count("delivered")
         return True
 
@@ -221,11 +222,11 @@ class ReceiverQueue:
         long_ago_ns = time.monotonic_ns() - FAILING_AFTER_NS
         return {a for a, since_ns in self._refused_since_ns.items() if since_ns <= long_ago_ns}
 
-    def _reported(self, part: PartlyDelivered) -> str:
-        """Return what is wrong with recipients, '' if nothing: servers refuse new senders first."""
+    def _reported(self, part: PartlyDelivered) -> str | None:
+        """Return what is wrong with recipients; servers refuse new senders at first."""
         failing = self._failing()
         reported = {a: code for a, code in part.refused.items() if code >= 500 or a in failing}
-        return describe_refusals(reported) if reported else ""
+        return describe_refusals(reported) if reported else None
 
     def _give_up(self) -> None:
         busy, now_ns = self._busy(), time.time_ns()
@@ -309,7 +310,7 @@ class ReceiverQueue:
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
-            self._unrecorded[notification.number] = notification, outcome.error
+            self._unrecorded[notification.number] = notification
             self._record_delivered()
             if was_open:
                 self._book.make_due(self._name, now_ns)
@@ -327,13 +328,11 @@ class ReceiverQueue:
             self._warn("refused, will retry", notification, outcome.error)
 
     def _record_delivered(self) -> None:
-        for number, (notification, error) in list(self._unrecorded.items()):
-            self._book.mark_delivered(number, time.time_ns(), notification.alerts, error or None)
+        for number, notification in list(self._unrecorded.items()):
+            if not self._end_in_part(number):
+                self._book.mark_delivered(number, time.time_ns(), notification.alerts)
+                self._context.count("delivered")
             del self._unrecorded[number]
-            part = self._in_part.pop(number, None)
-            if part is not None and part.refused:
-                self._warn("delivered in part", notification, describe_refusals(part.refused))
-            self._context.count("delivered")
 
     def _warn(self, what: str, notification: Notification, error: str) -> None:
         logger.warning(
@@ -358,14 +357,12 @@ class ReceiverQueue:
         # Nothing is repeated to the others meanwhile.
         waited_ns, repeat_ns = time.monotonic_ns() - part.since_ns, receiver.repeat_s * 10**9
         is_over = num_attempts >= _MOST_ATTEMPTS_FOR_SOME or 0 < repeat_ns <= waited_ns
-        is_over = is_over or not part.left
-        refusals = describe_refusals(part.refused) if part.refused else ""
         return replace(
             outcome,
-            is_delivered=is_over,
+            is_delivered=is_over or not part.left,
             is_refused=bool(part.for_good),
             is_about_notification=True,
-            error=self._reported(part) if is_over else refusals,
+            error=describe_refusals(part.refused) if part.refused else "",
         )
 
     def _log_given_up(self, notification: Notification, state: str, error: str) -> None:

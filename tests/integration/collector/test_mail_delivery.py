@@ -200,6 +200,24 @@ def test_who_is_greylisted_does_not_put_off_repetitions(book: AlertBook, tmp_pat
             wait_for(lambda: mail.sent_to().count("ann@x.test") == 2)
 
 
+def test_a_repetition_counts_from_when_the_others_got_the_page(
+    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One full mailbox doubled the time between two repetitions to everybody."""
+    monkeypatch.setattr(receiver_queue, "_MOST_ATTEMPTS_FOR_SOME", 6)
+    with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
+        receiver = receiver_of(mail)
+        fire(book, receiver)
+        (page,) = book.due(time.time_ns())
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 2)
+            again_ns = time.time_ns()
+            wait_until_delivered(book, 1)
+    last = book.find_last("mail", page.fingerprint)
+    assert last is not None
+    assert page.created_ns < last[1] < again_ns
+
+
 def test_who_was_greylisted_learns_of_an_end_from_the_next_message_about_the_group(
     book: AlertBook, tmp_path: Path
 ) -> None:
