@@ -259,6 +259,17 @@ def test_a_receiver_is_told_of_its_severities_alone(book: AlertBook) -> None:
     assert [notification.receiver for notification in book.due(NOW)] == ["log"]
 
 
+def test_without_a_file_an_alert_goes_on_whose_end_receivers_of_the_file_await(
+    book: AlertBook,
+) -> None:
+    AlertEngine(book).observe([condition()], RECEIVERS, NOW)
+    engine = AlertEngine(book, has_file=False)
+    engine.observe([condition(False), condition(slo="own")], (), NOW + S)
+    engine.observe([condition(False), condition(False, slo="own")], (), NOW + 2 * S)
+    found = {alert.slo: alert.life.state for alert in book.alerts()}
+    assert found == {"chat": State.FIRING, "own": State.RESOLVED}
+
+
 def test_an_alert_that_cannot_be_updated_is_counted_and_stops_no_other(book: AlertBook) -> None:
     failures: list[Exception] = []
     engine = AlertEngine(book, record_failure=failures.append)
