@@ -109,14 +109,15 @@ class Platform:
             CannotMeasureError: If it exited or did not answer in time; shows its last output line.
         """
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self.refuse_ended(part.name)
-            try:
-                if httpx.get(part.ready_url, timeout=10).status_code == httpx.codes.OK:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.2)
+        with httpx.Client(timeout=10) as client:
+            while time.monotonic() < deadline:
+                self.refuse_ended(part.name)
+                try:
+                    if client.get(part.ready_url).status_code == httpx.codes.OK:
+                        return
+                except httpx.TransportError:
+                    pass
+                time.sleep(0.2)
         raise CannotMeasureError(
             f"the {part.name} was not ready after {timeout_s:.0f} s: {self._last_line(part.name)}"
         )

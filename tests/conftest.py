@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._transports import default
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -27,6 +29,9 @@ settings.load_profile("suite")
 # httpx gives up after 5 s, too soon on a busy machine. Only tests about waiting say how long.
 for wait in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, wait, 120.0)
+
+# `httpx.get()` reads the certificates of all authorities, which takes 20 ms: once is enough.
+setattr(default, "create_ssl_context", cache(httpx.create_ssl_context))  # noqa: B010
 
 ROOT = Path(__file__).parents[1]
 

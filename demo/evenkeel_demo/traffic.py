@@ -336,11 +336,11 @@ class Traffic:
             counters.in_flight -= 1
         answer = "".join(words)
         if slo_class == CHAT and self._random.random() < FEEDBACK_RATIO:
-            await self._say_what_they_think(caller, answer, question)
+            await self._say_what_they_think(client, caller, answer, question)
         return answer
 
     async def _say_what_they_think(
-        self, caller: Asker, answer: str, question: GoldenQuestion
+        self, client: httpx.AsyncClient, caller: Asker, answer: str, question: GoldenQuestion
     ) -> None:
         """Send thumbs up for the correct answer, thumbs down for any other."""
         if self._feedback_url is None:
@@ -354,8 +354,7 @@ class Traffic:
             "score": float(is_right),
         }
         with contextlib.suppress(httpx.HTTPError):
-            async with httpx.AsyncClient(timeout=10) as client:
-                await client.post(self._feedback_url, json=judgement)
+            await client.post(self._feedback_url, json=judgement, timeout=10)
 
     def _leaves(self) -> bool:
         return self._random.random() < CANCEL_RATIO
