@@ -28,8 +28,8 @@ from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
 from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens
 from evenkeel.request_record import RequestRecord
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.otlp_payload import key_values
 from tests.fixtures.redaction_score import load_corpus, score
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters

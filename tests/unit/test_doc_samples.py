@@ -15,7 +15,7 @@ import pytest
 from evenkeel.prices.price_file import read_price_file
 from evenkeel.settings import find_settings
 from evenkeel_collector.ports.access import read_access_file
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_collector.store.retention import read_retention
 from evenkeel_dashboard.frame.user_access import read_users
 from evenkeel_evals.ask.pair_judge import load_judge

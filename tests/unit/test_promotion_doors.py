@@ -24,8 +24,8 @@ from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.report.manifest import to_manifest
 from evenkeel_evals.report.spans import result_spans
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import parse_gates
-from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish
 
 OLD, NEW, OTHER = "You answer.", "You answer in one word.", "You sing."

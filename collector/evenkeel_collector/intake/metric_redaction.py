@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.intake.metric_points import Point
-from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.field_redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True)

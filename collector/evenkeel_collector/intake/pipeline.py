@@ -13,8 +13,8 @@ from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_po
 from evenkeel_collector.intake.otlp_body import Finish
 from evenkeel_collector.intake.sampling import ATTRIBUTE_OF_COLUMN, LatencyObjective, Sampler
 from evenkeel_collector.ports.access import Access
+from evenkeel_collector.redaction.field_redactor import Redactor
 from evenkeel_collector.redaction.frames import LOGS
-from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.repeated_fields import remove
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenkeel.privacy.rules import compile_bytes
-from evenkeel_collector.redaction.rules import Rules, glob_to_pattern, literal_part
+from evenkeel_collector.redaction.field_rules import Rules, glob_to_pattern, literal_part
 
 
 def prefilter_of(rules: Rules, of_values: str) -> str:

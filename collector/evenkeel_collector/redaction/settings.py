@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr
 from evenkeel.settings import Listed, Settings
 
 if TYPE_CHECKING:
-    from evenkeel_collector.redaction.redaction import Redactor
+    from evenkeel_collector.redaction.field_redactor import Redactor
 
 
 class RedactionSettings(Settings):
@@ -39,7 +39,7 @@ class RedactionSettings(Settings):
             ConfigurationError: If the rules or the key are wrong.
         """
         # Importing the rule engine is slow, and --help does not need it.
-        from evenkeel_collector.redaction.redaction import Redactor
-        from evenkeel_collector.redaction.rules import load_rules
+        from evenkeel_collector.redaction.field_redactor import Redactor
+        from evenkeel_collector.redaction.field_rules import load_rules
 
         return Redactor(load_rules(self.rules_file), self.hash_key, self.content_tenants)

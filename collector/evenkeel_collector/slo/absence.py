@@ -9,9 +9,9 @@ from evenkeel.slo.burn_rates import Severity
 from evenkeel.slo.matchers import silence_command
 from evenkeel.slo.model import Slo
 from evenkeel_collector.alerts.state import Condition, Delays
-from evenkeel_collector.slo.background import what_changed
 from evenkeel_collector.slo.evidence import collect
 from evenkeel_collector.slo.track import Track
+from evenkeel_collector.slo.what_changed import what_changed
 
 ALERT_NAME = "SloNoData"
 

@@ -19,11 +19,11 @@ from evenkeel.slo.spikes import deviation
 from evenkeel.times import rfc3339
 from evenkeel.why.causes import describe_cause
 from evenkeel.why.ledger import OWN_CAUSES
-from evenkeel_collector.slo.background import read_background, what_changed
 from evenkeel_collector.slo.money import budget_text, current_period, money
 from evenkeel_collector.slo.percent import exact_percent, percent
 from evenkeel_collector.slo.session_evidence import session_facts
 from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.what_changed import read_background, what_changed
 
 _HERE = Path(__file__).parent
 # Wide enough that all time is in the bucket 0.

@@ -16,9 +16,9 @@ from evenkeel.slo.rules import Rule
 from evenkeel.slo.selection import page_filters
 from evenkeel.slo.spikes import Spike, SpikeResult, range_text, spike_text
 from evenkeel.times import rfc3339
-from evenkeel_collector.slo.background import what_changed
 from evenkeel_collector.slo.evidence import collect, window_link
 from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.what_changed import what_changed
 
 _HERE = Path(__file__).parent
 

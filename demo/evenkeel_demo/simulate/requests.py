@@ -15,9 +15,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.latency import Emissions, measure
 from evenkeel.request_record import RequestRecord
 from evenkeel.spans import Status
+from evenkeel.token_latency import Emissions, measure
 
 BLOCK_SIZE = 1024
 """Requests generated per block; each block has its own random stream."""

@@ -26,6 +26,7 @@ from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.late import RUBRIC
 from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import (
     AccuracyGate,
     ErrorGate,
@@ -34,7 +35,6 @@ from evenkeel_evals.verdict.gates import (
     with_errors,
 )
 from evenkeel_evals.verdict.looks import judge_once
-from evenkeel_evals.verdict.outcome import Outcome
 
 LETTERS = {"baseline": "A", "candidate": "B"}
 

@@ -47,6 +47,7 @@ from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.base import Score
 from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult, slices_of
 from evenkeel_evals.verdict.gates import (
     AccuracyGate,
@@ -58,7 +59,6 @@ from evenkeel_evals.verdict.gates import (
     with_errors,
 )
 from evenkeel_evals.verdict.looks import judge_once
-from evenkeel_evals.verdict.outcome import Outcome
 from evenkeel_evals.verdict.plan import plan_gates
 from evenkeel_evals.verdict.preferences import JudgeQuality
 from evenkeel_evals.verdict.pricing import Pricing, with_unit

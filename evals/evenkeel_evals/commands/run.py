@@ -39,9 +39,9 @@ from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import CostGate, Gate, parse_gates, with_errors
 from evenkeel_evals.verdict.looks import StoppingRule
-from evenkeel_evals.verdict.outcome import Outcome
 from evenkeel_evals.verdict.plan import GatePlan, plan_gates, refuse_undecidable
 from evenkeel_evals.verdict.pricing import needs_engine_seconds, require_prices, with_unit
 

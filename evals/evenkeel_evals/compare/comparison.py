@@ -39,11 +39,11 @@ from evenkeel_evals.report.spans import NO_ENDPOINT
 from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.cost_effects import find_missing
 from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import Judgement, Look
 from evenkeel_evals.verdict.gates import CostGate, Gate, LatencyGate, PreferenceGate
 from evenkeel_evals.verdict.latency_split import split_latency, trace_ids
 from evenkeel_evals.verdict.looks import StoppingRule, judge_look, plan_looks
-from evenkeel_evals.verdict.outcome import Outcome
 from evenkeel_evals.verdict.plan import GatePlan
 from evenkeel_evals.verdict.preferences import JudgeQuality, quality
 from evenkeel_evals.verdict.pricing import Pricing, needs_engine_seconds

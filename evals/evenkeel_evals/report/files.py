@@ -11,7 +11,7 @@ from evenkeel_evals.report.html import to_html
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
 from evenkeel_evals.report.table import to_markdown
-from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 
 
 def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:

@@ -27,7 +27,7 @@ from evenkeel_evals.report.table import (
     title,
     unjudged_lines,
 )
-from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 
 MAX_BYTES = 5_000_000
 # Beyond this the page is slow to open; the counts are always shown.

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict_names import Verdict
 from evenkeel_evals.verdict.decision import COULD_NOT_MEASURE
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import GateResult
-from evenkeel_evals.verdict.outcome import Outcome
 
 # Characters not allowed in XML 1.0, even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -15,7 +15,7 @@ from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
 from evenkeel.secret_text import hide_password
 from evenkeel_evals.ask.sides import other_changes
-from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 
 # Of a run's identity, what the manifest says nowhere else.
 _FURTHER = ("slo_class", "warmup", "repeats", "guard", "answer_cache", "judge", "prices", "checks")

@@ -24,7 +24,7 @@ from evenkeel.settings import read_otel
 from evenkeel.spans import AttributeValue
 from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.ask.sides import other_changes
-from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 
 SPANS_A_BATCH = 512
 NO_ENDPOINT = "none"

@@ -11,9 +11,9 @@ from rich.text import Text
 from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.report.changes import ChangeKind, count_changes, find_changes
 from evenkeel_evals.stats.verdict_names import Verdict
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, GateResult
 from evenkeel_evals.verdict.gates import CostGate, ErrorGate, Gate, LatencyGate
-from evenkeel_evals.verdict.outcome import Outcome
 
 NO_DATA = "no data"
 # Lost items listed in Markdown; the HTML report has more.

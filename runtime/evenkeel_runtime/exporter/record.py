@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Self
 
-from evenkeel.latency import Emissions, TokenLatency, measure
 from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, Status
+from evenkeel.token_latency import Emissions, TokenLatency, measure
 from evenkeel_runtime.exporter.answer_tokens import repeated_share, split_answer
 from evenkeel_runtime.exporter.draft_counts import count_by_emission, count_by_position
 from evenkeel_runtime.ledger.explanation import Explanation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenkeel.latency import Emissions
 from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE
+from evenkeel.token_latency import Emissions
 from evenkeel_runtime.wire.observation import Observation
 
 

@@ -11,8 +11,8 @@ from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import parse_gates
-from evenkeel_evals.verdict.outcome import Outcome
 from tests.fixtures.browser import running_browser
 from tests.unit.evals.finished_run import finish
 

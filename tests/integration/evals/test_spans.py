@@ -14,8 +14,8 @@ from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.scorers.base import Score, make_scorer
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import parse_gates
-from evenkeel_evals.verdict.outcome import Outcome
 from tests.fixtures.http_stub import QuietHandler, serving
 from tests.unit.evals.finished_run import finish as finish_run
 

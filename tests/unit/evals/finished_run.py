@@ -8,9 +8,9 @@ from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.verdict.decision import decide
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import judge
 from evenkeel_evals.verdict.gates import Gate, parse_gates
-from evenkeel_evals.verdict.outcome import Outcome
 from evenkeel_evals.verdict.plan import plan_gates
 from evenkeel_evals.verdict.preferences import JudgeQuality
 

@@ -33,7 +33,7 @@ from evenkeel_dashboard.pages.cost.model import (
     unpriced_words,
     wasted_by_cause,
 )
-from evenkeel_dashboard.pages.cost.without import show_without
+from evenkeel_dashboard.pages.cost.whatif import show_without
 
 MAX_COHORTS = 400
 _LOOK_FOR = (

@@ -8,8 +8,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from evenkeel_collector.intake.metric_points import GAUGE, Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.otlp_payload import key_values
 
 REDACTOR = Redactor(load_rules(None), None)

@@ -10,8 +10,8 @@ from evenkeel_collector.intake.otlp_body import check_message, check_protobuf
 from evenkeel_collector.intake.pipeline import IntakePipeline, objectives_of
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
 from evenkeel_collector.ports.access import Access, AccessScope, Token
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 from tests.fixtures.otlp_payload import trace_request
 from tests.fixtures.slo_files import slo_file

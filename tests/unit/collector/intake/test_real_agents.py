@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from evenkeel_collector.intake.begun_requests import BegunRequests
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_logs import check_logs_json
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_collector.redaction.frames import LOGS
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
 from tests.fixtures.real_sdks import NAMES, recorded
 from tests.unit.collector.intake.test_otlp_logs import spans_of
 

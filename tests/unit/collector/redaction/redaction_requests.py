@@ -7,8 +7,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pydantic import SecretStr
 
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.otlp_payload import key_values
 
 KEY = SecretStr("0123456789abcdef0123456789abcdef")

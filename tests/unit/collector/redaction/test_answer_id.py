@@ -4,8 +4,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pydantic import SecretStr
 
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.otlp_payload import trace_request
 
 KEY = SecretStr("k" * 64)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.otlp_payload import trace_request
 
 REDACTOR = Redactor(load_rules(), None)

@@ -6,7 +6,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.fixtures.otlp_payload import key_values
-from tests.unit.collector.redaction.redaction_requests import REDACTOR, SECRET, only_span, request
+from tests.unit.collector.redaction.redaction_requests import (
+    REDACTOR,
+    SECRET,
+    only_span,
+    request,
+)
 
 
 def many_spans() -> ExportTraceServiceRequest:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.field_redactor import Redactor
 from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.redaction.redaction_requests import (
     CONTENT,
@@ -14,7 +14,7 @@ from tests.unit.collector.redaction.redaction_requests import (
     RULES,
     SECRET,
 )
-from tests.unit.collector.redaction.test_redaction import EVENT_NAMES
+from tests.unit.collector.redaction.test_field_redactor import EVENT_NAMES
 
 text = st.text(max_size=12) | st.sampled_from(
     [SECRET, "Bearer 9hT4kQz8Tn2WmY6rB1cVx9LdP3s", CONTENT]

@@ -11,7 +11,7 @@ from evenkeel.privacy.account_numbers import is_card, is_iban, passes_luhn
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import Action, ValueRule
 from evenkeel.privacy.text_redactor import MAX_ROUNDS, RedactionTally, TextRedactor, Tokens
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_rules import load_rules
 from tests.fixtures.redaction_score import load_corpus, score
 
 CORPUS = load_corpus(Path(__file__).parent / "corpus.jsonl")

@@ -7,7 +7,6 @@ import pytest
 
 from evenkeel.slo.model import Indicator, Member, Metric, Slo
 from evenkeel.slo.selection import Filter, SelectOperator
-from evenkeel_collector.slo.background import changed_selections, nearest_change, worst_cohorts
 from evenkeel_collector.slo.evidence import (
     bad_by_prompt_size,
     bad_requests,
@@ -17,6 +16,7 @@ from evenkeel_collector.slo.evidence import (
     window_link,
     worst_versions,
 )
+from evenkeel_collector.slo.what_changed import changed_selections, nearest_change, worst_cohorts
 
 
 def causes(**values: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from evenkeel_dashboard.pages.cost.model import (
     wasted_by_cause,
 )
 from evenkeel_dashboard.pages.cost.page import cohort_links
-from evenkeel_dashboard.pages.cost.without import saving_facts
+from evenkeel_dashboard.pages.cost.whatif import saving_facts
 
 DAY_MS = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp() * 1000)
 READ = {"source": "list", "read": dt.date(2026, 11, 20), "valid_from": None, "valid_until": None}

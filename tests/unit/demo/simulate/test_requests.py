@@ -9,9 +9,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from evenkeel import spans
-from evenkeel.latency import Emissions, measure
 from evenkeel.request_record import RequestRecord
 from evenkeel.spans import Status
+from evenkeel.token_latency import Emissions, measure
 from evenkeel_demo.simulate.otlp import encode
 from evenkeel_demo.simulate.requests import (
     BLOCK_SIZE,

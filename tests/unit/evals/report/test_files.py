@@ -17,7 +17,7 @@ from evenkeel_evals.report.changes import ChangeKind, count_changes, diff, find_
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
-from evenkeel_evals.verdict.outcome import Outcome
+from evenkeel_evals.verdict.finished_run import Outcome
 from tests.unit.evals.finished_run import finish, says
 
 MakePair = Callable[..., AnsweredPair]

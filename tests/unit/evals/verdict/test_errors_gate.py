@@ -9,11 +9,11 @@ from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.scorers.base import Score
 from evenkeel_evals.stats.verdict_names import Verdict
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gate_verdicts import OVERALL, judge
 from evenkeel_evals.verdict.gates import ErrorGate, parse_gates, with_errors
 from evenkeel_evals.verdict.latency_effects import Latencies
 from evenkeel_evals.verdict.measure import measure
-from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish as finish_run
 
 MakePair = Callable[..., AnsweredPair]

@@ -22,8 +22,8 @@ from evenkeel.privacy.text_redactor import (
     Tokens,
     built_in,
 )
-from evenkeel_collector.redaction.redaction import Redactor
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_redactor import Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_evals.scorers.rules import pii
 from evenkeel_runtime.response_cache.private_text import PrivateText
 

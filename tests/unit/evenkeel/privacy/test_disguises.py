@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evenkeel.privacy.text_redactor import RedactionTally, TextRedactor, Tokens
-from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_evals.scorers.rules import pii, scrub, secret
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel.latency import Emissions, TokenLatency, measure
+from evenkeel.token_latency import Emissions, TokenLatency, measure
 
 MS = 1_000_000
 

@@ -13,8 +13,8 @@ from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.report.table import print_outcome, to_markdown
 from evenkeel_evals.scorers.base import Score
+from evenkeel_evals.verdict.finished_run import Outcome
 from evenkeel_evals.verdict.gates import parse_gates
-from evenkeel_evals.verdict.outcome import Outcome
 from tests.unit.evals.finished_run import finish
 
 

@@ -30,6 +30,7 @@ from evenkeel.privacy.text_redactor import (
     Tokens,
 )
 from evenkeel_collector.redaction.answer_id import ANSWER, keep_id
+from evenkeel_collector.redaction.field_rules import CONTENT, KeyRule, Rules
 from evenkeel_collector.redaction.frames import (
     TRACES,
     Shape,
@@ -40,7 +41,6 @@ from evenkeel_collector.redaction.frames import (
 )
 from evenkeel_collector.redaction.patterns import any_of, is_in, prefilter_of
 from evenkeel_collector.redaction.repeated_fields import remove
-from evenkeel_collector.redaction.rules import CONTENT, KeyRule, Rules
 
 EVERY_TENANT = "*"
 MIN_KEY_BYTES = 16

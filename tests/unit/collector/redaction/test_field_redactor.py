@@ -11,9 +11,9 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.request_record import RequestRecord
 from evenkeel.settings import load
 from evenkeel.spans import TENANT
-from evenkeel_collector.redaction.redaction import MAX_KNOWN_NAMES, Redactor
+from evenkeel_collector.redaction.field_redactor import MAX_KNOWN_NAMES, Redactor
+from evenkeel_collector.redaction.field_rules import load_rules
 from evenkeel_collector.redaction.repeated_fields import MAX_DELETIONS
-from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.redaction.settings import RedactionSettings
 from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.redaction.redaction_requests import (

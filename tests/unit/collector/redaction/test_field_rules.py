@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.rules import Action, compile_bytes, without_anchors
-from evenkeel_collector.redaction.rules import glob_to_pattern, load_rules
+from evenkeel_collector.redaction.field_rules import glob_to_pattern, load_rules
 
 
 def write(tmp_path: Path, text: str) -> Path:
