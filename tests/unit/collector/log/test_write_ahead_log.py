@@ -151,6 +151,34 @@ def test_a_reader_waits_for_what_was_acknowledged_before_and_for_nothing_else(
     log.close()
 
 
+class LateReaders(WriteAheadLog):
+    """A log whose readers wake up only once the next segment is sealed."""
+
+    def _wait_for(self, name: str, until_s: float) -> None:
+        super()._wait_for(name, until_s)
+        self._sealing.wait_for(lambda: bool(self._sealed), 0.1)
+
+
+def test_a_reader_waits_for_what_is_sealed_while_it_waits(folder: Path) -> None:
+    log = LateReaders(folder, "node", SOON)
+    log.append(b"first", 1).result(TIMEOUT_S)
+    first = log.next_sealed(TIMEOUT_S)
+    assert first is not None
+    log.append(b"second", 1).result(TIMEOUT_S)
+    reader = threading.Thread(target=log.make_visible, args=[TIMEOUT_S, 0.0])
+    reader.start()
+    reader.join(0.05)
+    log.delete(first)
+    second = log.next_sealed(TIMEOUT_S)
+    assert second is not None
+    reader.join(0.3)
+    assert reader.is_alive(), "it has not seen the second body"
+    log.delete(second)
+    reader.join(TIMEOUT_S)
+    assert not reader.is_alive()
+    log.close()
+
+
 def test_a_reader_waits_no_longer_than_it_wants_for_a_store_that_hangs(folder: Path) -> None:
     log = WriteAheadLog(folder, "node", LogLimits(seal_age_s=0.0, unread_age_s=1000.0))
     log.append(b"first", 1).result(TIMEOUT_S)
