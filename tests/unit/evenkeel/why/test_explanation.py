@@ -181,8 +181,14 @@ def test_a_refusal_is_told_by_its_reason(
     assert capsys.readouterr().err == f"evenkeel: {url}/why/x answered 401: {reason}\n"
 
 
-def test_an_address_is_shown_without_its_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["why", "x", "--url", "http://user:secret@127.0.0.1:1"]) == 3
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("http://user:secret@127.0.0.1:1", 3), ("http://user:secret/x@h", 2), ("user:secret@h", 2)],
+)
+def test_an_address_is_shown_without_its_password(
+    url: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["why", "x", "--url", url]) == code
     assert "secret" not in capsys.readouterr().err
 
 
