@@ -49,6 +49,11 @@ class OtlpTarget:
     signal: str = TRACES
     has_metrics: bool = True
 
+    @property
+    def shown_url(self) -> str:
+        """The address without its user and password, for messages and logs."""
+        return hide_password(self.url)
+
     def for_metrics(self) -> OtlpTarget | None:
         """Return the same receiver's target for metrics; None if it is to be sent none.
 

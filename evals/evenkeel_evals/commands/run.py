@@ -62,13 +62,13 @@ def run(args: argparse.Namespace) -> int:
     dataset = _read_items(args, settings)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = (
-        load_side(args.baseline, settings.url, settings.prompts_dir),
-        load_side(args.candidate, settings.url, settings.prompts_dir),
+        load_side(args.baseline, settings.url.get_secret_value(), settings.prompts_dir),
+        load_side(args.candidate, settings.url.get_secret_value(), settings.prompts_dir),
     )
     prices = _read_prices(args, settings, gates, sides)
     gates = with_unit(gates, prices)
     items = spread(dataset.items, args.limit)
-    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url.get_secret_value())
     require_check_tools(items, judge, args.allow_python)
     require_judge(gates, judge)
     # With --json, standard output holds one object and nothing else.
