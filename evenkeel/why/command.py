@@ -103,11 +103,12 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
 
 def _reason(answer: httpx.Response) -> str:
-    """Return why a request was refused: the detail of a problem document, else the text."""
+    """Return in a line why a request was refused: a problem document's detail, else the text."""
     try:
-        return str(answer.json()["detail"])
+        said = str(answer.json()["detail"])
     except (ValueError, LookupError, TypeError):
-        return answer.text[:160].strip()
+        said = answer.text
+    return " ".join(said.split())[:160]
 
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:

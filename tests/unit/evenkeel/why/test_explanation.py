@@ -164,6 +164,9 @@ def test_who_is_no_runtime_is_named_in_one_line(
         ('{"title": "Unauthorized", "detail": "an API key is required"}', "an API key is required"),
         ("no entry", "no entry"),
         ("[1]", "[1]"),
+        ('{"detail": "two\\nlines"}', "two lines"),
+        ("<html>\n<h1>no</h1>", "<html> <h1>no</h1>"),
+        ('{"detail": "' + 200 * "x" + '"}', 160 * "x"),
     ],
 )
 def test_a_refusal_is_told_by_its_reason(
