@@ -172,12 +172,13 @@ def _publish(
 ) -> int:
     endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
-        problem: str | None = "the store lacks engine seconds of it; repeat this command later"
+        repeat = f"repeat this command later{' without --fresh' if args.fresh else ''}"
+        problem: str | None = f"the store lacks engine seconds of it; {repeat}"
         # Without --report, this command would ask everything again, as another run.
         if args.report is None or not comparison.may_be_priced_later(recorded, outcome.pairs):
             problem = result_spans.send(outcome, endpoint)
             if problem is not None and args.report is not None:
-                problem += "; repeat this command later: it asks nothing again"
+                problem += f"; {repeat}: it asks nothing again"
         if problem is None:
             recorded.record_sent()
         else:
