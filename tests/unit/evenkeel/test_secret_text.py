@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.doctor.scrape_report import fetch_page
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.otlp_target import read_target
 from evenkeel.secret_text import (
@@ -129,6 +130,14 @@ def test_vllms_api_key_in_its_configuration_file_is_not_warned_about(
         pytest.param(lambda: Store("http://u:s3cret@127.0.0.1:9"), StoreError, id="store gone"),
         pytest.param(
             lambda: read_targets(["ftp://u:s3cret@h"], "vllm"), ConfigurationError, id="scrape"
+        ),
+        pytest.param(
+            lambda: read_targets(["http://u:x/s3cret@h"], "vllm"),
+            ConfigurationError,
+            id="scrape, a slash",
+        ),
+        pytest.param(
+            lambda: fetch_page("http://u:x/s3cret@h"), ConfigurationError, id="doctor, a slash"
         ),
         pytest.param(
             lambda: read_target({}, "ftp://u:s3cret@h"), ConfigurationError, id="OTLP endpoint"
