@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import check_http_address
 from evenkeel.secret_text import hide_password
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
@@ -47,6 +48,11 @@ class OtlpTarget:
     resource: Mapping[str, str] = field(default_factory=dict)
     signal: str = TRACES
     has_metrics: bool = True
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its user and password, for messages and logs."""
+        return hide_password(self.url)
 
     def for_metrics(self) -> OtlpTarget | None:
         """Return the same receiver's target for metrics; None if it is to be sent none.
@@ -136,12 +142,17 @@ def _url(otel: Mapping[str, str], endpoint: str | None, protocol: str) -> str:
     general = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
     default = DEFAULT_GRPC_ENDPOINT if protocol == PROTOCOL_GRPC else DEFAULT_ENDPOINT
     url = exact or endpoint or general or default
+    check_http_address("OTLP endpoint", url, default)
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(
-            f"OTLP endpoint is {hide_password(url)!r}, expected an address such as {default}"
-        )
-    if exact or protocol == PROTOCOL_GRPC or parts.path.endswith("/v1/traces"):
+    if protocol == PROTOCOL_GRPC:
+        if parts.username is not None:
+            # It would be taken for a part of the host's name, and be in its errors.
+            raise ConfigurationError(
+                f"OTLP endpoint is {hide_password(url)!r} with a user, which gRPC does not send; "
+                "put authorization=Basic%20… into OTEL_EXPORTER_OTLP_HEADERS"
+            )
+        return url
+    if exact or parts.path.endswith("/v1/traces"):
         return url
     return f"{url.rstrip('/')}/v1/traces"
 

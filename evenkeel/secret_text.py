@@ -17,8 +17,8 @@ from evenkeel.errors import ConfigurationError
 _FILE_MARK = "@"
 # A key, token or address is one line; a larger file is the wrong one.
 _MAX_BYTES = 64 * 1024
-# Greedy: a password may contain an unescaped "@" or "/".
-_USER_INFO = re.compile(r"(?<=://).*@", re.DOTALL)
+# Greedy: a password may contain an unescaped "@" or "/". The scheme may have been forgotten.
+_USER_INFO = re.compile(r"(?:(?<=://)|^(?!.*://)).*@", re.DOTALL)
 
 
 class SecretAddress(Secret[str]):

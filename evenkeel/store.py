@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import ConfigurationError, StoreError, StoreLoginError, first_line
+from evenkeel.http_address import check_http_address
 from evenkeel.secret_text import hide_password
 
 if TYPE_CHECKING:
@@ -50,26 +50,13 @@ def read_query(query: Path) -> str:
     return query.read_text(encoding="utf-8")
 
 
-def is_http_address(url: str) -> bool:
-    """Tell whether `url` is an HTTP address, with a host and a valid port."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # Accessed only to validate the range.
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
-
-
 def check_url(url: str, part: str = "store", example: str = DEFAULT_URL) -> None:
     """Check that the URL of a part is an HTTP address; the driver would use its default for others.
 
     Raises:
         ConfigurationError: If it is not.
     """
-    if not is_http_address(url):
-        raise ConfigurationError(
-            f"the {part}'s address is {hide_password(url)!r}, expected one such as {example}"
-        )
+    check_http_address(f"the {part}'s address", url, example)
 
 
 class Store:

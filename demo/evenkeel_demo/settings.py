@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from evenkeel.http_address import is_http_address
 from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import Settings
-from evenkeel.store import check_url, is_http_address
+from evenkeel.store import check_url
 from evenkeel_demo.parts import Endpoints
 
 

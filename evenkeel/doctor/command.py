@@ -160,7 +160,9 @@ def check_confinement() -> Iterator[CheckResult]:
         yield CheckResult("confined writes", CheckStatus.OFF, reason, advice)
 
 
-def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
+def check_running(
+    host: str, port_offset: int, patience_s: float = _PATIENCE_S
+) -> Iterator[CheckResult]:
     """Check what answers on our ports."""
     for part, command, port, path in (
         ("collector", "collect", 4318, "/readyz"),
@@ -169,7 +171,11 @@ def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
     ):
         url = f"http://{host}:{port + port_offset}{path}"
         try:
-            answer = httpx.get(url, timeout=_PATIENCE_S)
+            answer = httpx.get(url, timeout=patience_s)
+        except httpx.ReadTimeout:
+            seen = f"{url} accepts connections, but did not answer within {patience_s:g} s"
+            yield CheckResult(part, CheckStatus.WRONG, seen, f"see the log of evenkeel {command}")
+            continue
         except (httpx.ReadError, httpx.RemoteProtocolError):
             seen = f"what listens at {url} does not answer in HTTP"
             yield CheckResult(part, CheckStatus.OFF, seen, "a part with TLS is not checked")

@@ -22,6 +22,7 @@ from evenkeel.engines.engine_map import EngineMap, MetricSource, by_provider, kn
 from evenkeel.engines.measures import PAGE_PARTS, PagePart
 from evenkeel.engines.reported import CLIENT_FIELDS, NOT_REPORTED, fills_by_spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel.http_address import is_http_address
 from evenkeel.outside_text import for_terminal
 from evenkeel.secret_text import hide_password
 
@@ -149,14 +150,11 @@ def fetch_page(url: str, max_s: float = MAX_S) -> str:
         ConfigurationError: If it is not an http(s) address.
         CannotMeasureError: If nothing answers, or too slowly, or with too much.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # Brackets without an address in them.
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_http_address(url):
         raise ConfigurationError(
             f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
         )
+    parts = urlsplit(url)
     login = None
     if parts.username is not None:
         login = unquote(parts.username), unquote(parts.password or "")

@@ -72,15 +72,17 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
     import httpx
 
+    from evenkeel.http_address import check_http_address
     from evenkeel.secret_text import hide_password, read_secret
     from evenkeel.why.explanation import from_runtime
 
+    check_http_address("--url", args.url, "http://127.0.0.1:8000")
     headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
     url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
     shown = hide_password(url)
     try:
         answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except httpx.HTTPError as error:
         raise CannotMeasureError(
             f"no runtime answers at {hide_password(args.url)}: {error}; "
             "is `evenkeel serve` running?"
@@ -101,11 +103,12 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
 
 
 def _reason(answer: httpx.Response) -> str:
-    """Return why a request was refused: the detail of a problem document, else the text."""
+    """Return in a line why a request was refused: a problem document's detail, else the text."""
     try:
-        return str(answer.json()["detail"])
+        said = str(answer.json()["detail"])
     except (ValueError, LookupError, TypeError):
-        return answer.text[:160].strip()
+        said = answer.text
+    return " ".join(said.split())[:160]
 
 
 def _read_store(args: argparse.Namespace) -> RequestWhy:

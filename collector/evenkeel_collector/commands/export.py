@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
-from evenkeel.store import is_http_address
+from evenkeel.http_address import is_http_address
 
 _EXAMPLES = """\
 examples:

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from evenkeel.errors import ConfigurationError, first_line
+from evenkeel.http_address import is_http_address
 from evenkeel.secret_text import hide_password
 from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
@@ -54,11 +55,11 @@ def read_targets(urls: Sequence[str], service: str) -> list[ScrapeTarget]:
     """
     targets = []
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_http_address(url):
             raise ConfigurationError(
                 f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
             )
+        parts = urlsplit(url)
         path = parts.path if parts.path not in ("", "/") else "/metrics"
         host = parts.netloc.rpartition("@")[2]
         login = None

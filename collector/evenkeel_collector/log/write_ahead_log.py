@@ -244,15 +244,15 @@ class WriteAheadLog:
         rest_s = self.limits.rest_s if rest_s is None else rest_s
         until_s = time.monotonic() + timeout_s
         with self._changed:
-            if self._sealed and all(segment.is_small for segment in self._sealed):
-                # Another reader asked for it, or it was due.
-                self._wait_for(self._sealed[-1].name, until_s)
             segment = self._open
-            if segment is None or self._sealed:
-                return
-            if self._policy.request(segment.begun_s, rest_s, time.monotonic()):
-                self._changed.notify()
-                self._wait_for(segment.name, until_s)
+            self._wait_for_sealed(until_s)
+            if segment is not None and segment is self._open and not self._sealed:
+                if self._policy.request(segment.begun_s, rest_s, time.monotonic()):
+                    self._changed.notify()
+                    self._wait_for(segment.name, until_s)
+            else:
+                # Another reader may have had it sealed meanwhile.
+                self._wait_for_sealed(until_s)
 
     def close(self) -> None:
         """Write and seal accepted requests and refuse new ones; inserts may continue."""
@@ -261,16 +261,18 @@ class WriteAheadLog:
             self._changed.notify()
         self._writer.join()
 
+    def _wait_for_sealed(self, until_s: float) -> None:
+        """Wait until the store has all sealed segments, if they are small."""
+        if self._sealed and all(segment.is_small for segment in self._sealed):
+            self._wait_for(self._sealed[-1].name, until_s)
+
     def _wait_for(self, name: str, until_s: float) -> None:
         """Wait until the store has a segment; after one timeout, no reader waits for it again."""
         if name != self._hung_name and not self._leaving.wait_for(
-            lambda: not self._holds(name), until_s - time.monotonic()
+            lambda: name not in [s.name for s in (self._open, *self._sealed) if s is not None],
+            until_s - time.monotonic(),
         ):
             self._hung_name = name
-
-    def _holds(self, name: str) -> bool:
-        is_open = self._open is not None and self._open.name == name
-        return is_open or any(segment.name == name for segment in self._sealed)
 
     def _replace(self, segment: SealedSegment, changed: SealedSegment) -> None:
         with self._changed:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 
 _FLAG = r"0|1|true|false"
+# The engine takes these for numbers.
+_BIT = r"0|1"
 _COUNT = r"\d{1,19}"
 _WORD = r"[A-Za-z0-9_]{0,24}"
 _SHORT_TEXT = r"[^/\n]{0,16}|N/A"
@@ -31,8 +33,8 @@ output_format_native_encode_types_in_binary_format
 output_format_native_use_flattened_dynamic_and_json_serialization
 output_format_native_write_json_as_string output_format_orc_string_as_string
 output_format_parquet_fixed_string_as_fixed_byte_array output_format_parquet_string_as_string
-output_format_pretty_display_footer_column_names output_format_pretty_highlight_digit_groups
-output_format_pretty_row_numbers output_format_trim_fixed_string
+output_format_pretty_highlight_digit_groups output_format_pretty_row_numbers
+output_format_trim_fixed_string
 output_format_tsv_crlf_end_of_line output_format_write_statistics
 """
 
@@ -43,7 +45,8 @@ FRESH = "select_sequential_consistency"
 CLIENT_SETTINGS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(values, re.ASCII)
     for name, values in {
-        **dict.fromkeys((*_FLAGS.split(), FRESH), _FLAG),
+        **dict.fromkeys(_FLAGS.split(), _FLAG),
+        FRESH: _BIT,
         "date_time_input_format": _WORD,
         "date_time_output_format": _WORD,
         "date_time_overflow_behavior": _WORD,
@@ -56,7 +59,8 @@ CLIENT_SETTINGS: Mapping[str, re.Pattern[str]] = {
         "output_format_arrow_compression_method": _WORD,
         "output_format_orc_compression_method": _WORD,
         "output_format_parquet_compression_method": _WORD,
-        "output_format_pretty_color": _FLAG + "|auto",
+        "output_format_pretty_color": _BIT + "|auto",
+        "output_format_pretty_display_footer_column_names": _BIT,
         "output_format_pretty_grid_charset": r"UTF-8|ASCII",
         "output_format_pretty_max_rows": _COUNT,
         "output_format_pretty_max_column_pad_width": r"\d{1,4}",

@@ -151,7 +151,7 @@ class QueryHttpApp:
         )
 
     def _run_fresh(self, query: Query) -> Result:
-        self._make_visible(0.0 if query.settings.get(FRESH) in ("1", "true") else None)
+        self._make_visible(0.0 if query.settings.get(FRESH) == "1" else None)
         return self._engine.run(query)
 
     async def _run_unless_left(self, query: Query, receive: Receive) -> Result:

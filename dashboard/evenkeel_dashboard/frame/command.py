@@ -32,6 +32,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from evenkeel.errors import ConfigurationError
+    from evenkeel.secret_text import hide_password
     from evenkeel.settings import load
     from evenkeel.settings_flags import read_flags
     from evenkeel.store import COLLECTOR_URL, check_url
@@ -45,6 +47,13 @@ def _run(args: argparse.Namespace) -> int:
     settings: DashboardSettings = loaded.settings
     check_url(settings.query_url.get_secret_value())
     check_url(settings.collector_url, "collector", COLLECTOR_URL)
+    shown = hide_password(settings.collector_url)
+    if shown != settings.collector_url:
+        # It would be taken for a part of the host's name, and be in errors on the pages.
+        raise ConfigurationError(
+            f"the collector's address is {shown!r} with a user, which is not sent; "
+            "set EVENKEEL_DASHBOARD_TOKEN instead"
+        )
     check_files(settings)
     refuse_taken_port(settings.host, settings.port)
     return serve(settings)

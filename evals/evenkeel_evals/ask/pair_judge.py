@@ -112,7 +112,7 @@ def load_judge(path: Path, default_url: str) -> PairJudge:
     Raises:
         ConfigurationError: If the file is missing, is not TOML, or has an unknown or wrong key.
     """
-    file = read_toml_file(path, _JudgeFile)
+    file = read_toml_file(path, _JudgeFile, secrets=frozenset({"url"}))
     sampling = {"temperature": file.temperature, "max_tokens": file.max_tokens}
     url = base_url(file.url or default_url)
     side = Side(file.name, url, file.model, "evenkeel-judge", "1", None, sampling)

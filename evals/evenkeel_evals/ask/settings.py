@@ -19,8 +19,9 @@ class EvalSettings(Settings):
 
     section: ClassVar[str] = "eval"
 
-    url: str = Field(
-        default="http://127.0.0.1:8000", description="server for sides that do not name one"
+    url: SecretAddress = Field(
+        default=SecretAddress("http://127.0.0.1:8000"),
+        description="server for sides that do not name one",
     )
     otlp_endpoint: SecretAddress = Field(
         default=SecretAddress("http://127.0.0.1:4318"),

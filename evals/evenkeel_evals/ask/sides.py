@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import check_http_address
 from evenkeel.prompts.registry import PromptRegistry, PromptVersion
 from evenkeel.toml_file import first_problem, read_toml_file
 from evenkeel_evals.dataset.dataset import Item
@@ -145,7 +146,7 @@ def load_side(path: Path, default_url: str, prompts_dir: Path = Path("prompts"))
         ConfigurationError: If the file is missing, is not TOML, has an unknown or wrong key, or
             refers to a prompt that does not exist.
     """
-    side = read_toml_file(path, _SideFile)
+    side = read_toml_file(path, _SideFile, secrets=frozenset({"url"}))
     prompt = _resolve(path, side.prompt, prompts_dir)
     serve = _read_serve(path, side)
     return Side(
@@ -210,6 +211,5 @@ def base_url(url: str) -> str:
     Raises:
         ConfigurationError: If it is not an http or https URL.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"url is {url!r}, expected one such as http://127.0.0.1:8000")
+    check_http_address("url", url, "http://127.0.0.1:8000")
     return url.rstrip("/").removesuffix("/v1").rstrip("/")

@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     gates = parse_gates(args.gate)
     if len(gates) > 1:
         raise ConfigurationError("--gate: bisect takes one gate at a time")
-    base, changes = load_changes(args.changes, settings.url, settings.prompts_dir)
+    base, changes = load_changes(
+        args.changes, settings.url.get_secret_value(), settings.prompts_dir
+    )
     dataset = _read_items(args, settings)
     refuse_late_checks(dataset.items)
     console = make_console(stderr=args.json)

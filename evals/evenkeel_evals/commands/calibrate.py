@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_late_checks(dataset.items)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    side = load_side(args.side, settings.url, settings.prompts_dir)
+    side = load_side(args.side, settings.url.get_secret_value(), settings.prompts_dir)
     items = spread(dataset.items, args.limit)
     console = make_console(stderr=args.json)
     runs = []

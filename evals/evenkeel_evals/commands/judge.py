@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
-    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url.get_secret_value())
     require_judge(gates, judge)
     prices = None if args.prices is None else read_price_file(args.prices, "--prices")
     has_preference = any(isinstance(gate, PreferenceGate) for gate in gates)

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         dials = Dials(config, live, _labels(settings), _secret(settings.api_key), args.act)
         key = None
         if config.judge is not None:
-            key = settings.judge_key(config.judge.side.url, (settings.url,))
+            key = settings.judge_key(config.judge.side.url, (settings.url.get_secret_value(),))
         watch = _Watch(config, live, endpoint, args.json, dials, key)
         store = Store(url)
         try:

@@ -15,6 +15,7 @@ from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import user_name, write_down
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel.http_address import check_http_address
 from evenkeel.prompts.freeze import read_freezes
 from evenkeel.prompts.promotion import LabelMove, Promotion, Reversal, promote, roll_back
 from evenkeel.prompts.registry import DRAFT, LABELS, PromptRegistry, PromptVersion
@@ -155,6 +156,7 @@ def _count_tokens(url: str, text: str) -> int:
     """Return the tokens a version adds to each request, as counted by vLLM's `/tokenize`."""
     import httpx
 
+    check_http_address("--url", url, "http://127.0.0.1:8000")
     try:
         response = httpx.post(
             f"{url.rstrip('/').removesuffix('/v1')}/tokenize",
@@ -164,7 +166,7 @@ def _count_tokens(url: str, text: str) -> int:
         )
         response.raise_for_status()
         return int(response.json()["count"])
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         problem = f"{hide_password(url)} does not count tokens: {hide_password(first_line(error))}"
         raise CannotMeasureError(problem) from error
 

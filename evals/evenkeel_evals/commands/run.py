@@ -62,13 +62,13 @@ def run(args: argparse.Namespace) -> int:
     dataset = _read_items(args, settings)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = (
-        load_side(args.baseline, settings.url, settings.prompts_dir),
-        load_side(args.candidate, settings.url, settings.prompts_dir),
+        load_side(args.baseline, settings.url.get_secret_value(), settings.prompts_dir),
+        load_side(args.candidate, settings.url.get_secret_value(), settings.prompts_dir),
     )
     prices = _read_prices(args, settings, gates, sides)
     gates = with_unit(gates, prices)
     items = spread(dataset.items, args.limit)
-    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url.get_secret_value())
     require_check_tools(items, judge, args.allow_python)
     require_judge(gates, judge)
     # With --json, standard output holds one object and nothing else.
@@ -172,12 +172,13 @@ def _publish(
 ) -> int:
     endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
-        problem: str | None = "the store lacks engine seconds of it; repeat this command later"
+        repeat = f"repeat this command later{' without --fresh' if args.fresh else ''}"
+        problem: str | None = f"the store lacks engine seconds of it; {repeat}"
         # Without --report, this command would ask everything again, as another run.
         if args.report is None or not comparison.may_be_priced_later(recorded, outcome.pairs):
             problem = result_spans.send(outcome, endpoint)
             if problem is not None and args.report is not None:
-                problem += "; repeat this command later: it asks nothing again"
+                problem += f"; {repeat}: it asks nothing again"
         if problem is None:
             recorded.record_sent()
         else:

@@ -64,7 +64,7 @@ def load_changes(path: Path, default_url: str, prompts_dir: Path) -> tuple[Side,
     Raises:
         ConfigurationError: If a file is missing or wrong, or a change changes nothing.
     """
-    file = read_toml_file(path, _File)
+    file = read_toml_file(path, _File, secrets=frozenset({"url"}))
     base = load_side(path.parent / file.base, default_url, prompts_dir)
     return base, _apply_all(path, base, file.change, prompts_dir)
 

@@ -190,7 +190,7 @@ def ask_preferences(
 
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
-    key = settings.judge_key(judge.side.url, (settings.url,))
+    key = settings.judge_key(judge.side.url, (settings.url.get_secret_value(),))
     return PatientClient(
         settings.concurrency,
         settings.timeout_s,

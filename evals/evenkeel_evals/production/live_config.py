@@ -176,7 +176,7 @@ def load_config(path: Path) -> LiveConfig:
         ConfigurationError: If the file cannot be read, a key is unknown or wrong, or it has no
             scorer.
     """
-    file = read_toml_file(path, _File)
+    file = read_toml_file(path, _File, secrets=frozenset({"url"}))
     if not file.scorer and file.judge is None:
         raise ConfigurationError(
             f"{path} has neither [[scorer]] nor [judge], so nothing would be scored"

@@ -58,7 +58,7 @@ class InFlightExport:
             logger.warning(
                 "the receiver takes no metrics; requests in flight are on /metrics only: "
                 "url=%s reason=%s",
-                self._target.url,
+                self._target.shown_url,
                 outcome.reason or "partial success",
             )
 

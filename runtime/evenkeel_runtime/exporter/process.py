@@ -240,7 +240,7 @@ class Exporter:
             if outcome.is_done:
                 logger.warning(
                     "the collector rejected spans: url=%s spans=%d reason=%s",
-                    self._config.target.url,
+                    self._config.target.shown_url,
                     outcome.num_rejected,
                     outcome.reason or "partial success",
                 )
@@ -267,14 +267,16 @@ class Exporter:
             logger.warning(
                 "the collector is unavailable; keeping spans up to the queue limit: "
                 "url=%s reason=%s",
-                self._config.target.url,
+                self._config.target.shown_url,
                 reason,
             )
 
     def _say_recovered(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            logger.warning("the collector accepts spans again: url=%s", self._config.target.url)
+            logger.warning(
+                "the collector accepts spans again: url=%s", self._config.target.shown_url
+            )
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.embedding import Encoder
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 from evenkeel.secret_text import hide_password
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
@@ -161,8 +161,10 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
                 answers = zip(texts, pool.map(ask, texts), strict=True)
                 return {text: answer for text, answer in answers if answer is not None}
     except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
+        # A refusal's first line has the address.
+        what = hide_password(first_line(error))
         raise CannotMeasureError(
-            f"{hide_password(url)}: {error}; is the server up, and the model's name right?"
+            f"{hide_password(url)}: {what}; is the server up, and the model's name right?"
         ) from error
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.http_address import check_http_address
 from evenkeel.secret_text import hide_password
 from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
@@ -197,14 +198,13 @@ def _call(
     """
     import httpx
 
+    check_http_address("--url", url, "http://127.0.0.1:8000")
     shown = hide_password(url)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     try:
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
             address = f"{url}/v1/evenkeel/cache"
             answer = client.request(method, address, params=query, headers=headers)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ConfigurationError(f"--url {shown}: {error}") from error
     except httpx.HTTPError as error:
         what = str(error) or type(error).__name__
         raise CannotMeasureError(f"{shown} did not answer: {what}; is the server up?") from error

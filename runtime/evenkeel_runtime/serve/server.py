@@ -23,7 +23,7 @@ from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
 from evenkeel.outside_text import drawn_on
 from evenkeel.private_files import make_private_folder
 from evenkeel.processes import listening_advice
-from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
+from evenkeel.secret_text import read_secret, warn_of_command_line
 from evenkeel.settings import (
     Loaded,
     hand_down,
@@ -350,7 +350,7 @@ async def _announce(args: argparse.Namespace, plan: ServePlan, started_s: float)
         await asyncio.sleep(0.05)
     address = args.uds or f"http://{args.host}:{args.port}/v1"
     name = (args.served_model_name or [args.model])[0]
-    spans = hide_password(plan.target.url) if plan.target is not None else "nowhere"
+    spans = plan.target.shown_url if plan.target is not None else "nowhere"
     logger.info(
         "ready at %s after %.1f s: model=%s spans=%s",
         address,

@@ -17,6 +17,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from evenkeel.store import Store
+from evenkeel_collector.query.names import CLIENT_SETTINGS
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
 from tests.fixtures.doc_queries import find_queries
 from tests.fixtures.otlp_payload import trace_request
@@ -256,6 +257,16 @@ def test_a_setting_that_could_lift_a_limit_is_refused(
 ) -> None:
     answer = post(collector, "SELECT 1", **{name: "0"})
     assert answer.headers["x-clickhouse-exception-code"] == str(READONLY)
+
+
+def test_the_engine_takes_each_flag_that_may_be_given(collector: CollectorProcess) -> None:
+    flags = {name: p for name, p in CLIENT_SETTINGS.items() if p.match("1") and not p.match("2")}
+    assert "extremes" in flags
+    for name, pattern in flags.items():
+        value = "true" if pattern.fullmatch("true") else "1"
+        assert post(collector, "SELECT 1 FORMAT Null", **{name: value}).status_code == 200, name
+    refused = post(collector, "SELECT 1", select_sequential_consistency="true")
+    assert "'true' is not allowed here" in refused.text
 
 
 @pytest.mark.parametrize("value", ["1000000", "0", "-1", "nan", "inf", "1e9"])

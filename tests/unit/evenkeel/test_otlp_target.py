@@ -151,6 +151,12 @@ def test_where_metrics_go(otel: dict[str, str], url: str | None) -> None:
     assert target is None or target.signal == "metrics"
 
 
+@pytest.mark.parametrize("url", ["http://collector:port", "http://[::1", "http://c:99999"])
+def test_an_address_that_no_sender_can_use_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="OTLP endpoint is"):
+        read_target({}, url)
+
+
 @pytest.mark.parametrize(("protocol", "port"), [("grpc", 4317), ("http/protobuf", 4318)])
 def test_the_example_of_an_address_has_the_protocols_port(protocol: str, port: int) -> None:
     otel = {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_ENDPOINT": "collector"}

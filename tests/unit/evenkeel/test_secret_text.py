@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.doctor.scrape_report import fetch_page
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.otlp_target import read_target
 from evenkeel.secret_text import (
@@ -16,6 +17,7 @@ from evenkeel.secret_text import (
 )
 from evenkeel.store import Store
 from evenkeel_collector.intake.scraper import read_targets
+from evenkeel_evals.ask.sides import base_url
 from evenkeel_runtime.serve.server import read_api_keys
 
 
@@ -71,6 +73,7 @@ def test_a_path_with_a_null_byte_is_refused() -> None:
         pytest.param("http://reader:s3c#?ret@store", "http://store", id="a hash and a mark"),
         pytest.param("http://store:8123", "http://store:8123", id="no password"),
         pytest.param("none", "none", id="no address"),
+        pytest.param("reader:s3cret@store:8123", "store:8123", id="no scheme"),
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
@@ -129,7 +132,23 @@ def test_vllms_api_key_in_its_configuration_file_is_not_warned_about(
             lambda: read_targets(["ftp://u:s3cret@h"], "vllm"), ConfigurationError, id="scrape"
         ),
         pytest.param(
+            lambda: read_targets(["http://u:x/s3cret@h"], "vllm"),
+            ConfigurationError,
+            id="scrape, a slash",
+        ),
+        pytest.param(
+            lambda: fetch_page("http://u:x/s3cret@h"), ConfigurationError, id="doctor, a slash"
+        ),
+        pytest.param(
             lambda: read_target({}, "ftp://u:s3cret@h"), ConfigurationError, id="OTLP endpoint"
+        ),
+        pytest.param(lambda: base_url("u:s3cret@h:8000"), ConfigurationError, id="no scheme"),
+        pytest.param(lambda: base_url("http://u:s3cret/x@h"), ConfigurationError, id="a slash"),
+        pytest.param(lambda: read_target({}, "http://u:s3cret/x@h"), ConfigurationError, id="OTLP"),
+        pytest.param(
+            lambda: read_target({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://u:s3cret@h"),
+            ConfigurationError,
+            id="gRPC",
         ),
     ],
 )

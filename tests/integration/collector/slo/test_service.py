@@ -157,9 +157,10 @@ async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
 
 
 async def test_each_evaluation_sees_what_the_log_held_before_it(
-    storage: Storage, tmp_path: Path
+    storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Bad requests that are in the store only because an evaluation asked for them."""
+    caplog.set_level("INFO")
 
     def make_visible() -> None:
         client = storage.connect()
@@ -173,12 +174,14 @@ async def test_each_evaluation_sees_what_the_log_held_before_it(
             receiver.wait_for(lambda got: statuses("page")(got) == ["firing"])
         finally:
             await service.close()
+    assert "slo evaluation started" in caplog.text and "no receivers" not in caplog.text
 
 
 @pytest.mark.parametrize("is_usable", [True, False], ids=["usual", "a book that is no database"])
 async def test_without_a_file_the_default_rules_are_in_force(
     storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_usable: bool
 ) -> None:
+    caplog.set_level("INFO")
     if not is_usable:
         (tmp_path / FILE_NAME).write_text("not a database" * 100)
     row = {
@@ -208,6 +211,7 @@ async def test_without_a_file_the_default_rules_are_in_force(
         await service.close()
     # The rollups go on counting what they counted.
     assert used == []
+    assert caplog.text.count("no receivers: alerts notify nobody") == 1
 
 
 async def test_a_start_without_the_file_leaves_what_the_file_began(

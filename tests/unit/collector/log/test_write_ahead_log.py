@@ -100,12 +100,17 @@ def test_a_segment_younger_than_its_time_is_sealed_by_age_once_the_store_is_free
     log.close()
 
 
-def test_a_full_log_waits_for_no_reader(folder: Path) -> None:
-    log = WriteAheadLog(folder, "node", LogLimits(max_log_bytes=300, unread_age_s=1000.0))
+@pytest.mark.parametrize("unread_age_s", [None, 1000.0], ids=["readers unseen", "nobody reads"])
+def test_a_full_log_refuses_and_takes_again_once_there_is_room(
+    folder: Path, unread_age_s: float | None
+) -> None:
+    limits = LogLimits(max_log_bytes=300, seal_age_s=1000.0, unread_age_s=unread_age_s)
+    log = WriteAheadLog(folder, "node", limits)
     log.append(b"x" * 200, 1).result(TIMEOUT_S)
-    assert log.next_sealed(0.05) is None, "nobody reads"
-    with pytest.raises(LogFullError):
+    assert log.next_sealed(0.05) is None, "it is young, and has room"
+    with pytest.raises(LogFullError, match="300 bytes"):
         log.append(b"x" * 200, 1)
+    # No reader is waited for.
     segment = log.next_sealed(TIMEOUT_S)
     assert segment is not None
     log.delete(segment)
@@ -148,6 +153,34 @@ def test_a_reader_waits_for_what_was_acknowledged_before_and_for_nothing_else(
     assert log.next_sealed(0.05) is None
     log.make_visible(0.0, rest_s=0.0)
     assert log.next_sealed(TIMEOUT_S) is not None
+    log.close()
+
+
+class LateReaders(WriteAheadLog):
+    """A log whose readers wake up only once the next segment is sealed."""
+
+    def _wait_for(self, name: str, until_s: float) -> None:
+        super()._wait_for(name, until_s)
+        self._sealing.wait_for(lambda: bool(self._sealed), 0.1)
+
+
+def test_a_reader_waits_for_what_is_sealed_while_it_waits(folder: Path) -> None:
+    log = LateReaders(folder, "node", SOON)
+    log.append(b"first", 1).result(TIMEOUT_S)
+    first = log.next_sealed(TIMEOUT_S)
+    assert first is not None
+    log.append(b"second", 1).result(TIMEOUT_S)
+    reader = threading.Thread(target=log.make_visible, args=[TIMEOUT_S, 0.0])
+    reader.start()
+    reader.join(0.05)
+    log.delete(first)
+    second = log.next_sealed(TIMEOUT_S)
+    assert second is not None
+    reader.join(0.3)
+    assert reader.is_alive(), "it has not seen the second body"
+    log.delete(second)
+    reader.join(TIMEOUT_S)
+    assert not reader.is_alive()
     log.close()
 
 
@@ -203,19 +236,6 @@ def test_closing_seals_what_was_accepted_and_refuses_what_comes_later(folder: Pa
     assert log.next_sealed(0) is not None
     with pytest.raises(LogFullError, match="shutting down"):
         log.append(b"late", 1)
-
-
-def test_a_full_log_refuses_and_takes_again_once_there_is_room(folder: Path) -> None:
-    limits = LogLimits(max_log_bytes=300, seal_age_s=0.02, rest_s=0.0)
-    log = WriteAheadLog(folder, "node", limits)
-    log.append(b"x" * 200, 1).result(TIMEOUT_S)
-    with pytest.raises(LogFullError, match="300 bytes"):
-        log.append(b"x" * 200, 1)
-    segment = log.next_sealed(TIMEOUT_S)
-    assert segment is not None
-    log.delete(segment)
-    log.append(b"x" * 200, 1).result(TIMEOUT_S)
-    log.close()
 
 
 def test_what_a_crash_left_is_sealed_in_order_without_its_torn_tail(folder: Path) -> None:

@@ -62,6 +62,12 @@ def test_an_address_that_is_none_is_refused_before_anything_starts() -> None:
         _run([DASHBOARD], ["dashboard", "--query-url", "junk"])
 
 
+def test_a_token_in_the_collectors_address_is_refused_before_a_page_shows_it() -> None:
+    with pytest.raises(ConfigurationError, match="'http://c:4318' with a user") as refused:
+        _run([DASHBOARD], ["dashboard", "--collector-url", "http://any:s3cret@c:4318"])
+    assert "s3cret" not in str(refused.value)
+
+
 def test_every_setting_reaches_the_app(tmp_path: Path) -> None:
     settings = DashboardSettings(
         collector_url="http://c:1", slos=tmp_path / "slos.yaml", sign_in=SignIn.TOKEN,

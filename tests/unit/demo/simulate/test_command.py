@@ -71,7 +71,7 @@ def test_plan_from_refuses(argv: tuple[str, ...], message: str) -> None:
     ("endpoint", "error", "message"),
     [
         ("http://127.0.0.1:9", CannotMeasureError, "start one .* wait until it has printed"),
-        ("localhost:4318", ConfigurationError, "'localhost:4318', expected an address such as"),
+        ("localhost:4318", ConfigurationError, "'localhost:4318', expected one such as"),
     ],
     ids=["nobody there", "no scheme"],
 )

@@ -69,6 +69,11 @@ def test_a_missing_file_and_a_bad_url_are_refused(tmp_path: Path) -> None:
         load_side(tmp_path / "none.toml", "http://h")
     with pytest.raises(ConfigurationError, match="url is '127"):
         base_url("127.0.0.1:8000")
+    with pytest.raises(ConfigurationError, match="url is 'http://h:port', expected one such as"):
+        load_side(write(tmp_path, "url = 'http://h:port'"), "http://h")
+    with pytest.raises(ConfigurationError, match="url: ") as raised:
+        load_side(write(tmp_path, "url = 'u:s3cret@h'"), "http://h")
+    assert "s3cret" not in str(raised.value)
 
 
 def test_the_sides_system_message_stands_in_place_of_the_items_own(tmp_path: Path) -> None:

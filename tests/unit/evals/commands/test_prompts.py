@@ -1,6 +1,7 @@
 """Promotion needs a run that passed with exactly these texts, or a reason."""
 
 import json
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from evenkeel.prompts.registry import PromptRegistry, digest
 from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.commands.prompts import PROMPTS
 from evenkeel_evals.report.manifest import hash_of
+from tests.fixtures.http_stub import QuietHandler, serving
 
 
 @pytest.fixture
@@ -45,6 +47,22 @@ def report(
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return str(folder)
+
+
+class NoTokenizer(QuietHandler):
+    def do_POST(self) -> None:
+        self.send_error(404)
+
+
+def test_who_counts_no_tokens_is_named_without_the_password_of_the_address(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(HTTPServer(("127.0.0.1", 0), NoTokenizer)) as url:
+        assert prompts(folder, "list", "--url", url.replace("//", "//me:secret@")) == 3
+    err = capsys.readouterr().err
+    assert f"{url} does not count tokens: " in err and "404" in err
+    assert prompts(folder, "list", "--url", "http://me:secret/x@h") == 2
+    assert "secret" not in err + capsys.readouterr().err
 
 
 def test_a_passing_run_promotes_and_one_command_goes_back(

@@ -21,7 +21,14 @@ from evenkeel_evals.verdict.plan import plan_gates
 from tests.unit.evals.compare.test_comparison import make_comparison
 
 
-def publish(comparison: Comparison, make_pair: Any, folder: Path, report: Path | None) -> int:
+def publish(
+    comparison: Comparison,
+    make_pair: Any,
+    folder: Path,
+    report: Path | None,
+    *,
+    is_fresh: bool = False,
+) -> int:
     """Answer every pair, without engine seconds, and publish the outcome."""
     with Journal(folder / "journal.jsonl") as journal:
         recorded = RecordedRun(journal if report is not None else None)
@@ -36,7 +43,7 @@ def publish(comparison: Comparison, make_pair: Any, folder: Path, report: Path |
         judgement = comparison.judge_if_complete(recorded)
         assert judgement is not None
         outcome = comparison.conclude(recorded, judgement)
-        args = Namespace(report=report, json=True)
+        args = Namespace(report=report, json=True, fresh=is_fresh)
         return _publish(outcome, recorded, comparison, args, Console())
 
 
@@ -64,18 +71,28 @@ def test_results_wait_for_their_cost_only_if_the_same_command_continues_the_run(
     assert ("repeat this command later" in err) is is_kept
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize(
+    ("is_kept", "is_fresh", "how"),
+    [(True, False, ""), (True, True, " without --fresh"), (False, False, None)],
+)
 def test_results_without_a_collector_can_be_stored_later_if_the_run_is_kept(  # type: ignore[no-untyped-def]
-    make_pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_kept: bool
+    make_pair,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_kept: bool,
+    is_fresh: bool,
+    how: str | None,
 ) -> None:
     comparison = replace(
         make_comparison(make_pair, 20),
         settings=EvalSettings(otlp_endpoint=SecretAddress("http://127.0.0.1:1")),
     )
-    publish(comparison, make_pair, tmp_path, tmp_path / "report" if is_kept else None)
+    report = tmp_path / "report" if is_kept else None
+    publish(comparison, make_pair, tmp_path, report, is_fresh=is_fresh)
     err = capsys.readouterr().err
     assert "results were not stored: no collector is answering at http://127.0.0.1:1" in err
-    assert ("repeat this command later: it asks nothing again" in err) is is_kept
+    assert (f"repeat this command later{how}: it asks nothing again" in err) is is_kept
 
 
 @pytest.mark.parametrize("is_anytime", [True, False])

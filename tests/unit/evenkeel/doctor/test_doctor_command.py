@@ -175,3 +175,12 @@ def test_what_answers_instead_of_a_part_is_named(
     collector = next(check_running("127.0.0.1", port - 4318))
     assert collector.outcome is outcome
     assert seen in collector.seen and advice in collector.advice
+
+
+def test_a_part_that_hangs_is_not_called_absent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        collector = next(check_running("127.0.0.1", port - 4318, patience_s=0.2))
+    assert collector.outcome is CheckStatus.WRONG
+    assert "did not answer within 0.2 s" in collector.seen
+    assert collector.advice == "see the log of evenkeel collect"

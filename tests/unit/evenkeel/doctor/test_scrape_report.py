@@ -230,7 +230,7 @@ def test_what_a_page_says_does_not_control_the_terminal(
     ("url", "code"),
     [
         ("http://[::1", 2),
-        ("http://127.0.0.1:99999/metrics", 3),
+        ("http://127.0.0.1:99999/metrics", 2),
         ("ftp://x/metrics", 2),
         ("nonsense", 2),
         ("http://127.0.0.1:1/metrics", 3),

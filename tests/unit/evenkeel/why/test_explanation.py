@@ -164,6 +164,9 @@ def test_who_is_no_runtime_is_named_in_one_line(
         ('{"title": "Unauthorized", "detail": "an API key is required"}', "an API key is required"),
         ("no entry", "no entry"),
         ("[1]", "[1]"),
+        ('{"detail": "two\\nlines"}', "two lines"),
+        ("<html>\n<h1>no</h1>", "<html> <h1>no</h1>"),
+        ('{"detail": "' + 200 * "x" + '"}', 160 * "x"),
     ],
 )
 def test_a_refusal_is_told_by_its_reason(
@@ -181,8 +184,14 @@ def test_a_refusal_is_told_by_its_reason(
     assert capsys.readouterr().err == f"evenkeel: {url}/why/x answered 401: {reason}\n"
 
 
-def test_an_address_is_shown_without_its_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["why", "x", "--url", "http://user:secret@127.0.0.1:1"]) == 3
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("http://user:secret@127.0.0.1:1", 3), ("http://user:secret/x@h", 2), ("user:secret@h", 2)],
+)
+def test_an_address_is_shown_without_its_password(
+    url: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["why", "x", "--url", url]) == code
     assert "secret" not in capsys.readouterr().err
 
 

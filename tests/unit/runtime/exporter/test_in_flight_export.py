@@ -10,7 +10,7 @@ from evenkeel.otlp_target import OtlpTarget
 from evenkeel_runtime.exporter.in_flight_export import InFlightExport
 from evenkeel_runtime.wire.in_flight import NEXT_TOKEN, InFlight, ModelInFlight
 
-TARGET = OtlpTarget("http://127.0.0.1:4318/v1/metrics", resource={"service.name": "s"})
+TARGET = OtlpTarget("http://u:s3cret@127.0.0.1:4318/v1/metrics", resource={"service.name": "s"})
 DONE = Delivery(is_done=True)
 
 
@@ -86,4 +86,5 @@ def test_a_receiver_without_metrics_gets_no_more(caplog: pytest.LogCaptureFixtur
     latest[0] = reading(2, 1)
     export.export()
     assert len(receiver.bodies) == 1
-    assert "takes no metrics" in caplog.text
+    assert "takes no metrics" in caplog.text and "http://127.0.0.1:4318" in caplog.text
+    assert "s3cret" not in caplog.text

@@ -66,7 +66,7 @@ def pipe() -> Iterator[Pipe]:
 def run(pipe: Pipe, collector: Collector, batch_requests: int = 10) -> ExporterCounts:
     counts = SharedCounts.create()
     config = ExporterConfig(
-        target=OtlpTarget("http://127.0.0.1:1"),
+        target=OtlpTarget("http://u:s3cret@127.0.0.1:1"),
         counters_fd=counts.file_descriptor,
         batch_requests=batch_requests,
         interval_s=0.0,
@@ -100,6 +100,16 @@ def test_a_batch_is_sent_again_while_the_server_runs(pipe: Pipe) -> None:
 
     counts = run(pipe, HangsUpInTheEnd(outcomes))
     assert (counts.spans_exported, counts.spans_dropped, counts.export_errors) == (1, 0, 3)
+
+
+def test_the_log_has_the_address_without_its_password(
+    pipe: Pipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipe.write(FRAME)
+    pipe.hang_up()
+    run(pipe, Collector([DOWN, REFUSED]))
+    assert caplog.text.count("url=http://127.0.0.1:1") == 2
+    assert "s3cret" not in caplog.text
 
 
 def test_what_is_left_when_the_server_stops_is_given_up_if_the_collector_is_down(

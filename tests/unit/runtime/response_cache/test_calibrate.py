@@ -10,7 +10,7 @@ import pytest
 
 from evenkeel.cli import main
 from evenkeel.embedding import hash_model, load_encoder
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read_dataset
 from evenkeel_runtime.response_cache.command import CACHE
 from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
@@ -121,6 +121,18 @@ def test_a_model_that_does_not_end_its_answer_gives_no_label() -> None:
     with serving(HTTPServer(("127.0.0.1", 0), Model)) as url:
         texts = ["whole?", "cut?", "tool?", "none?"]
         assert ask_model(texts, url, "any", None) == {"whole?": "whole?"}
+
+
+def test_a_model_that_is_refused_is_one_line_without_the_password_of_its_address() -> None:
+    class Refusing(QuietHandler):
+        def do_POST(self) -> None:
+            self.send_error(404)
+
+    with serving(HTTPServer(("127.0.0.1", 0), Refusing)) as url:
+        with pytest.raises(CannotMeasureError) as raised:
+            ask_model(["q"], url.replace("//", "//me:s3cret@"), "any", None)
+    said = str(raised.value)
+    assert "404" in said and "s3cret" not in said and "\n" not in said
 
 
 @pytest.fixture

@@ -92,6 +92,12 @@ def test_a_requests_own_record_counts_more_the_longer_it_is() -> None:
     second = acceptance.survival(draft(DraftSource.PROMPT, 2), unlucky)[0]
     assert first > 0.8
     assert second < 0.4
+    # Neither says anything about a cached answer, nor a cached answer about them.
+    cached = draft(DraftSource.CACHE, 0)
+    assert acceptance.survival(cached, unlucky) == acceptance.survival(cached, lucky)
+    before = replace(unlucky)
+    acceptance.record(cached, unlucky, 4, 4)
+    assert unlucky == before
 
 
 def test_positions_that_are_less_likely_than_asked_for_are_left_out() -> None:
