@@ -36,7 +36,7 @@ _FILTERS = ("model", "tenant", "slo_class")
 _LOOK_FOR = (
     "A session is everything that a user or an agent waits for in one task: its requests, its "
     "tool calls and the time between them. Look for sessions that spend their time in the queue "
-    "or on recomputed prefixes rather than on tools and answers, and open one to see what it "
+    "or on recomputed prefixes rather than on tools and answers, then open one to see what it "
     "waited for."
 )
 
@@ -142,7 +142,7 @@ def _say_empty() -> None:
             markup.hint(
                 "No sessions yet",
                 f"Send the header {HEADER_SESSION} with each request of a task, or a session ID "
-                "that your agent sends already; requests of one trace are a session, too.",
+                "that your agent already sends. The requests of one trace are also a session.",
                 f"curl http://127.0.0.1:8000/v1/chat/completions -H '{HEADER_SESSION}: task-1' …",
             )
         )
