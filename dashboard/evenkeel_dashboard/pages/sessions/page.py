@@ -119,7 +119,7 @@ def _show_tiles(counts: Row) -> None:
     tiles = [
         Tile("Sessions", formats.count(counts["num_found"]), "", "last seen in the range"),
         Tile("Still open", formats.count(counts["num_open"]), "",
-             "seen in the last 30 minutes, so nobody can know that they are over"),
+             "seen in the last 30 minutes, so they may not be over yet"),
         Tile("Failed", formats.percent(failed), "",
              "those whose last request did not end well; an open one may try again"),
         Tile("Time to done, p50", formats.seconds(counts["e2e_p50_s"]), "",
