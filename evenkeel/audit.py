@@ -102,9 +102,7 @@ class Audit:
         try:
             self._connection.execute(statement, values)
         except sqlite3.Error as error:
-            logger.error(
-                "an audit entry stays without a result file=%s error=%s", self._path, error
-            )
+            logger.error("an audit entry has no result file=%s error=%s", self._path, error)
 
     def newest(self, limit: int) -> list[AuditEntry]:
         """Return the newest actions, newest first.

@@ -58,7 +58,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     ] = None
     session_source: Annotated[
         str | None,
-        InStore("where that is from: header, attribute, trace, chain", spans.SESSION_SOURCE),
+        InStore("how the session was found: header, attribute, trace, chain", spans.SESSION_SOURCE),
     ] = None
     parent_span_id: Annotated[
         str | None,
@@ -183,7 +183,8 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         int | None, OnSpan("of those, evicted earlier", "evenkeel.prefix.lost_tokens")
     ] = None
     prefix_evicted_s: Annotated[
-        float | None, InStore("s from that eviction to the arrival", "evenkeel.prefix.evicted_s")
+        float | None,
+        InStore("s from the eviction of its prefix to the arrival", "evenkeel.prefix.evicted_s"),
     ] = None
     recompute_s: Annotated[
         float | None,

@@ -1,1 +1,1 @@
-"""`evenkeel doctor`: what is wrong with an installation, and what an engine's metrics fill."""
+"""`evenkeel doctor`: checks an installation, and shows what an engine's metrics can fill."""

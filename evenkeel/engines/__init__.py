@@ -1,1 +1,1 @@
-"""What is known about each serving engine: how its spans are recognised, what its metrics mean."""
+"""Facts about each serving engine: how to recognise its spans, and what its metrics mean."""

@@ -1,1 +1,1 @@
-"""The price file: what tokens and engines cost, when, and by which source."""
+"""The price file: what tokens and engines cost, from when, and according to which source."""

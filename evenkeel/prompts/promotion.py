@@ -170,7 +170,7 @@ def _check_texts(run: JudgedRun, prompt: PromptVersion, current: str | None) -> 
     if run.other_changes:
         raise ConfigurationError(
             f"run {run.run_id} compared more than the text: its sides also differ in "
-            f"{run.other_changes}; run it with those alike, or give a reason instead"
+            f"{run.other_changes}; run it again with those the same, or give a reason instead"
         )
     if current is not None and run.baseline != current:
         raise ConfigurationError(

@@ -1,1 +1,1 @@
-"""Predicts what engines would save without a tenant, by replaying what is stored of their work."""
+"""Predicts what engines would save without a tenant, by replaying their stored work."""

@@ -100,7 +100,7 @@ def _describe(tenant: str, found: PredictedSaving) -> list[str]:
         if found.replayed_ratio == 1
         else f"samples with {found.replayed_ratio:.1%} of the time"
     )
-    nothing = "; the margin is as large, so it may be nothing" if found.is_nothing_shown else ""
+    nothing = "; the margin is as large, so it may be zero" if found.is_nothing_shown else ""
     return [
         f"without {tenant!r}, engines would save {found.saved_s:.2f} s{margin} of "
         f"{found.busy_s:.2f} s in steps ({share:.1%}){nothing}",

@@ -38,7 +38,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--url",
         metavar="URL",
-        help="ask a running runtime, which remembers its last 4,096 requests by their whole "
+        help="ask a running runtime, which remembers its last 4,096 requests by their full "
         "request ID",
     )
     source.add_argument(
@@ -89,8 +89,8 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
         ) from error
     if answer.status_code == 404:
         raise CannotMeasureError(
-            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests, by "
-            "their whole request ID. Without --url, the store is asked"
+            f"the runtime does not know request {args.id}: it remembers its last 4,096 requests "
+            "by their full request ID. Leave out --url to search the store"
         )
     if answer.status_code != 200:
         raise CannotMeasureError(f"{shown} answered {answer.status_code}: {_reason(answer)}")

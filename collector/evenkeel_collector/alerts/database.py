@@ -72,7 +72,7 @@ class AlertDatabase:
         is_damaged = type(cause) is sqlite3.DatabaseError
         advice = (
             f": move {self._path.name}* away, and the collector starts a new one"
-            " (what fires is sent again; silences and corrections are gone)"
+            " (firing alerts are sent again; silences and corrections are lost)"
         )
         return UnusableFileError(
             f"{self._path} cannot be used for alerts: {cause}{advice if is_damaged else ''}"

@@ -68,9 +68,9 @@ def _describe(receiver: str, failing: FailingReceiver | None) -> dict[str, str]:
     return {
         "summary": f"receiver {receiver} does not accept notifications: {failing.error}",
         "description": (
-            f"{failing.num_notifications} notifications to {receiver} are undelivered, "
-            f"at least to some of its recipients, the oldest since {rfc3339(failing.since_ns)}. "
-            "What nobody got is retried while its alert fires."
+            f"Notifications to {receiver} that some or all recipients have not received: "
+            f"{failing.num_notifications}, the oldest since {rfc3339(failing.since_ns)}. "
+            "A notification that no recipient has received is retried while its alert fires."
         ),
         "silence": silence_command(f"delivery/{receiver}"),
     }

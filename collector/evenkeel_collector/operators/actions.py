@@ -161,7 +161,7 @@ def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
         until_ns = parse_time_ns(order.end)
         if not from_ns < until_ns <= from_ns + _LONGEST_SILENCE_S * 10**9:
             raise ConfigurationError(
-                f"end is {order.end}, expected after now and the begin, by up to 30d"
+                f"end is {order.end}, expected after now and up to 30d after the begin"
             )
         return from_ns, until_ns
     duration_s = parse_duration_s(order.duration or _USUAL_DURATION)
@@ -172,7 +172,7 @@ def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
 
 def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, Any]:
     if not book.end_silence(order.id, now_ns):
-        raise ConfigurationError(f"no silence {order.id!r} is in force or to come")
+        raise ConfigurationError(f"no silence {order.id!r} is active or scheduled")
     return {"ended": order.id}
 
 

@@ -51,7 +51,7 @@ class ListedTransition(BaseModel):
 
 
 class ListedSilence(TimeSpan):
-    """A silence in force or to come; `slo` is empty if its matchers name several."""
+    """An active or scheduled silence; `slo` is empty if its matchers name several."""
 
     id: str = Field(description="Identifies the silence.")
     slo: str = Field(description="The SLO; empty if the matchers name several.")
@@ -86,7 +86,7 @@ class AlertsAnswer(BaseModel):
 
     alerts: list[ListedAlert] = Field(description="Every alert and its state.")
     history: list[ListedTransition] = Field(description="Changes of state, newest first.")
-    silences: list[ListedSilence] = Field(description="Silences in force or to come.")
+    silences: list[ListedSilence] = Field(description="Active and scheduled silences.")
     notifications: dict[str, int] = Field(description="Number of notifications by status.")
     failing: list[ListedFailure] = Field(description="Receivers that accept no notifications.")
     dead_letters: list[ListedDeadLetter] = Field(

@@ -58,5 +58,5 @@ def _inflate(body: bytes, window: int, limit_bytes: int) -> bytes:
             raise BadEncodingError("compressed body is truncated")
         rest = stream.unused_data
     if rest:
-        raise BadEncodingError(f"body is more than {MAX_MEMBERS} compressed streams")
+        raise BadEncodingError(f"body has more than {MAX_MEMBERS} compressed streams")
     return plain

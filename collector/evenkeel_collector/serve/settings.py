@@ -89,7 +89,7 @@ class CollectorSettings(Settings):
         default=1024,
         gt=0,
         description="concurrent connections per port, up to half of them from one address; "
-        "fewer if the process may not open enough files",
+        "fewer if the process cannot open enough files",
     )
     max_inflight_bytes: int = Field(
         default=384 * MEBIBYTE,

@@ -1,1 +1,1 @@
-"""Evaluates SLOs and rules in a running collector: evidence, corrections, reports, templates."""
+"""Evaluates SLOs and rules in a running collector; evidence, corrections, reports, templates."""

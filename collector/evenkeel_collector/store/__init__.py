@@ -1,1 +1,1 @@
-"""Makes log segments into rows of any engine, with prices; schema, rollups, retention, backup."""
+"""Turns log segments into priced rows, whatever the engine; schema, rollups, retention, backup."""

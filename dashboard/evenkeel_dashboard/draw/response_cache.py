@@ -6,7 +6,7 @@ OUTCOMES = {
     "exact": "hit: the same question",
     "semantic": "hit: a similar question",
     "verified": "verified: the model gave a cached answer, faster",
-    "draft": "the model gave another answer than its draft",
+    "draft": "the model's answer differed from its draft",
     "shadow": "found in shadow mode, answered by the model",
     "miss": "miss",
     "bypass": "not eligible: neither served nor stored",

@@ -59,7 +59,7 @@ class DashboardSettings(Settings):
         default=None, description="token for reading the store when sign-in is off"
     )
     users: Path | None = Field(
-        default=None, description="with oidc: TOML file that maps each e-mail to a token"
+        default=None, description="with oidc: TOML file that maps each e-mail address to a token"
     )
     oidc_secrets: Path | None = Field(
         default=None, description="with oidc: the provider's settings for Streamlit's st.login"

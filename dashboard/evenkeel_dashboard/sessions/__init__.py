@@ -1,1 +1,1 @@
-"""Where the time of a session went: pure functions over its requests, tool calls and agents."""
+"""Where a session's time went: pure functions over its requests, tool calls and agents."""

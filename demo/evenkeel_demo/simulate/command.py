@@ -47,7 +47,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--duration",
         type=duration_argument,
         default="1h",
-        help="spread over this long (default %(default)s)",
+        help="period over which the requests are spread (default %(default)s)",
     )
     parser.add_argument(
         "--until", default="now", help="end of the time span: now (default), or ISO 8601 UTC"

@@ -29,16 +29,16 @@ class EvalSettings(Settings):
     )
     collector_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
-        description="collector through which `eval live --act` rolls back prompts, audited there; "
-        "`none` uses the registry in prompts_dir",
+        description="collector that rolls back prompts for `eval live --act`, with an entry in its "
+        "audit log; `none` uses the registry in prompts_dir",
     )
     collector_token: SecretStr | None = Field(
         default=None, description="token for that collector, with scopes query and admin"
     )
     store_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
-        description="store: `eval run` splits a latency change by cause with its times; `eval "
-        "live`, `grow` and `bisect` read requests from it (http://127.0.0.1:8123 if `none`)",
+        description="store from which `eval run` reads times to split a latency change by cause, "
+        "and `eval live`, `grow` and `bisect` read requests (http://127.0.0.1:8123 if `none`)",
     )
     prompts_dir: Path = Field(
         default=Path("prompts"), description="prompt registry that sides refer to"
@@ -49,7 +49,7 @@ class EvalSettings(Settings):
     )
     dashboard_url: str = Field(
         default="http://127.0.0.1:8501",
-        description="dashboard that the HTML report's trace links open",
+        description="dashboard that trace links in the HTML report open",
     )
     concurrency: int = Field(
         default=4,
@@ -60,8 +60,8 @@ class EvalSettings(Settings):
     slo_class: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_.-]{1,256}$",
-        description="SLO class that requests name, so that admission control lets users' requests "
-        "go first if the class has looser limits; without it, they count as the default class",
+        description="SLO class of the requests: with looser limits than users' classes, admission "
+        "control lets users' requests go first; without it, they count as the default class",
     )
     seed: int = Field(
         default=0, ge=0, description="seed for the order of items and sides, and for the bootstrap"
@@ -87,8 +87,8 @@ class EvalSettings(Settings):
     )
     judge_api_key: SecretStr | None = Field(
         default=None,
-        description="bearer token for a judge on a separate server; on a side's server api_key is "
-        "used",
+        description="bearer token for a judge on a separate server; for a judge on a side's "
+        "server, api_key is used",
     )
 
     def judge_key(self, judge_url: str, side_urls: Collection[str | None]) -> str | None:

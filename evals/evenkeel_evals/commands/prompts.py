@@ -237,12 +237,12 @@ def _written_down(
     folder, is_named = find_collector_folder(args.data_dir)
     if is_named and not folder.is_dir():
         raise ConfigurationError(
-            f"{folder} is not a collector's folder, which the audit needs (--data-dir)"
+            f"{folder} is not a collector's folder, which the audit log needs (--data-dir)"
         )
     if not is_named and not (folder / COLLECTOR_MARKER).is_file():
         print(
-            f"evenkeel: no collector's folder at {folder} (--data-dir): the prompt's history "
-            "has this move, no audit does",
+            f"evenkeel: no collector's folder at {folder} (--data-dir): this move is recorded "
+            "in the prompt's history, but in no audit log",
             file=sys.stderr,
         )
         return do()

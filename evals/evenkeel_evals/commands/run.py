@@ -148,7 +148,7 @@ def _print_plan(
     for line in plan:
         console.print(f"  {line.describe()}", markup=False, highlight=False)
     if is_anytime:
-        console.print("  judged once, at the end; looking after any pair takes more of them")
+        console.print("  if judged once, at the end; judging after every pair takes more pairs")
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:

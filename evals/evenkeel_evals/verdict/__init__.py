@@ -1,1 +1,1 @@
-"""Turns answers into effects, those into verdicts of gates, and those into the decision."""
+"""Turns answers into effects, effects into gate verdicts, and verdicts into the decision."""

@@ -1,1 +1,1 @@
-"""The SLO file: YAML into objectives, rules, receivers and routes; errors name the line."""
+"""The SLO file: reads YAML into objectives, rules, receivers and routes; errors name the line."""

@@ -303,7 +303,7 @@ def _read_member(element: Value, others: Mapping[str, Indicator]) -> Member:
             return Member(replace(found, grouping=None), weight)
         indicator = read_indicator(written, threshold, {})
         if indicator.budget is not None:
-            raise written.complaint("a composite counts requests; a budget in money is none")
+            raise written.complaint("a composite counts requests, not money")
         if indicator.grouping is not None:
             raise written.complaint("groupBy goes on the composite, not on a member")
         return Member(indicator, weight)

@@ -46,5 +46,5 @@ class ControlMetrics(ScrapedMetrics):
         )
         shares = control.costs.shares
         yield self.gauge("kv_waiting", "Requests waiting for a KV share", shares.count_waiting())
-        yield self.counter("errors", "Ticks that failed", counts.errors)
+        yield self.counter("errors", "Burn checks that failed", counts.errors)
         yield self.counters("changes", "Steps taken", "lever", counts.changes)

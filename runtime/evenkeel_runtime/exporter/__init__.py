@@ -1,1 +1,1 @@
-"""The exporter process: steps and requests in; sessions, energy, ledgers and OTLP out."""
+"""The exporter process: reads steps and requests; adds sessions, energy and ledgers; sends OTLP."""

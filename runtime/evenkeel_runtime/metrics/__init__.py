@@ -1,1 +1,1 @@
-"""Prometheus: what our collectors share, and the server's metrics as OpenMetrics."""
+"""Prometheus: what our metrics have in common, and the server's metrics as OpenMetrics."""

@@ -1,1 +1,1 @@
-"""The verified response cache: answers, drafts, and evidence of what may be served."""
+"""The verified response cache: answers, drafts, and the evidence that decides what to serve."""

@@ -76,8 +76,8 @@ def _configure_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         metavar="MODEL",
-        help="compare this model's answers on a running server, which needs --cache, instead of "
-        "the dataset's references; they are evidence for its weights only",
+        help="compare this model's answers on a running server (started with --cache) instead of "
+        "the dataset's references; the evidence then counts only for that model's weights",
     )
     parser.add_argument("--url", default=_URL, help="the server (default %(default)s)")
     parser.add_argument(

@@ -100,20 +100,20 @@ class CacheMetrics(ScrapedMetrics):
         wrong_hits = {route: control.wrong_hits for route, control in controls.items()}
         yield self.gauges(
             "wrong_hits_bound",
-            "Upper bound on the wrong ones of the near hits served since the last reset",
+            "Upper bound on the number of wrong near hits served since the last reset",
             "route",
             {route: hits.bound for route, hits in wrong_hits.items()},
         )
         yield self.gauges(
             "wrong_hits_found",
-            "Wrong ones among the near hits served since the last reset, found by replays; a "
-            "replay that failed counts as one",
+            "Wrong near hits served since the last reset and found by replays; a replay that "
+            "failed counts as one",
             "route",
             {route: hits.num_detected for route, hits in wrong_hits.items()},
         )
         yield self.gauges(
             "replay_ratio",
-            "Share of served near hits that the model answers as well",
+            "Share of served near hits that the model also answers",
             "route",
             {route: hits.replay_ratio for route, hits in wrong_hits.items()},
         )

@@ -43,7 +43,7 @@ class RedisBackend:
         database = address.path.strip("/")
         if address.scheme != "unix" and database and not database.isdecimal():
             # The client would take database 0.
-            raise ValueError("the path of the address is no number of a database")
+            raise ValueError("the path of the address is not a database number")
         self._client: Any = redis_asyncio.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
@@ -52,7 +52,7 @@ class RedisBackend:
             self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
         except Exception as error:
             # Of any kind: each option has a check of its own.
-            raise TypeError("the address has an option that cannot be") from error
+            raise TypeError("the address has an invalid option") from error
         self._prefix = prefix
         self._max_bytes = max_bytes
         folder = Path(__file__).parent

@@ -103,7 +103,7 @@ def _open_redis(policy: CachePolicy, address: str) -> Backend:
         return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)
     except TypeError:
         raise ConfigurationError(
-            "redis_url has an option (after ?) that Redis has not, or a value that it cannot have"
+            "redis_url has an option (after ?) that Redis does not know, or an invalid value"
         ) from None
     except ValueError:
         # The error may quote a part of the password: of one with a slash, what follows is no port.

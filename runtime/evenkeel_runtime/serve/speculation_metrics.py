@@ -45,7 +45,7 @@ class SpeculationMetrics(ScrapedMetrics):
         yield from self._sampled(engine)
         for name, what in (
             ("tokens", "Tokens of past answers stored"),
-            ("bytes", "Memory for them"),
+            ("bytes", "Memory that past answers use"),
         ):
             yield self.gauge(f"store_{name}", what, engine.get(f"store_{name}", 0))
         yield self.gauges(

@@ -1,1 +1,1 @@
-"""Speculative decoding: drafts as many tokens as pay off; runs in the engine's process."""
+"""Speculative decoding: drafts only as many tokens as pay off; runs in the engine's process."""

@@ -1,1 +1,1 @@
-"""Other tools' formats: OpenSLO, Sloth and Pyrra in, Prometheus rules out."""
+"""Other tools' formats: imports OpenSLO, Sloth and Pyrra, exports Prometheus rules."""

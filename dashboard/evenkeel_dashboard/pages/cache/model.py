@@ -69,20 +69,20 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
             "Verified answers",
             _ratio(verified, answered),
             "",
-            "answers of the model that a cached answer made faster / looked up",
+            "model answers that a cached answer made faster / looked up",
         ),
         Tile(
             "Time saved",
             formats.seconds(response_s),
             "",
-            "time the model had taken for these answers",
+            "time that the model originally took for these answers",
         ),
         Tile(
             "Recall",
             formats.percent(recall_ratio(details)),
             "",
             "answers served or verified / requests whose lookup found an equivalent answer; "
-            "near hits that were not compared count as those that were",
+            "near hits that were not compared are assumed to be like those that were",
         ),
     ]
     replayed = sum(row["num_replayed"] for row in details if row["verdict"])
@@ -93,7 +93,7 @@ def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Til
                 "Wrong hits found",
                 f"{formats.count(wrong)} of {formats.count(replayed)}",
                 "",
-                "served near hits that the model answered as well, and answered differently",
+                "served near hits that the model also answered, with a different answer",
             )
         )
     bounds = [row["wrong_bound"] for row in _bounded(details)]

@@ -1,1 +1,1 @@
-"""What does it cost, who pays for it, and what of it is wasted?"""
+"""What does serving cost, who pays for it, and how much of it is wasted?"""

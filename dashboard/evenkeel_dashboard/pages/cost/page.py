@@ -72,9 +72,9 @@ def _body(selection: Selection, dimension: str) -> None:
             markup.hint(
                 "No prices: pass --prices FILE",
                 f"{formats.count(total.num_requests)} requests in this range have no cost, because "
-                "no price of their models is known and no sender states a cost. Write a price "
-                "file (docs/guide/cost.md), and start the collector with it; requests that come "
-                "afterwards have a cost. For those before: evenkeel prices reprice.",
+                "their models have no price and no sender reports a cost. Write a price file "
+                "(docs/guide/cost.md) and start the collector with it: later requests then have a "
+                "cost. For earlier ones, run evenkeel prices reprice.",
                 "evenkeel collect --prices prices.toml",
             )
         )

@@ -62,11 +62,11 @@ def is_live(run: Row) -> bool:
 def drift_sentence(gates: Sequence[Row]) -> str:
     """Return which scores of a live evaluation are too low.
 
-    "Answers in production are not good enough: judge finds 83.2% right, required are 90.0%".
+    "Answers in production are not good enough: judge finds 83.2% right, 90.0% is required".
     """
     found = [
         f"{gate_name(gate['gate'])} finds {formats.percent(gate['estimate'])} right, "
-        f"required are {gate['gate'].partition('>=')[2]}"
+        f"{gate['gate'].partition('>=')[2]} is required"
         for gate in gates
         if gate["estimate"] is not None
     ]

@@ -44,8 +44,8 @@ MAX_SHOWN = 40
 MAX_EXPORTED = 10_000
 NEWEST = next(iter(ORDERS))
 _LOOK_FOR = (
-    "Filter the requests, click a header to sort by it, and click an ID to see where the time of a "
-    "request went. For any other question, ask the store in SQL below."
+    "Filter the requests, click a header to sort by it, and click an ID to see where that "
+    "request's time went. For any other question, query the store in SQL below."
 )
 _ENDS_MS = (60_000, 3_600_000)
 _BOUNDS = {

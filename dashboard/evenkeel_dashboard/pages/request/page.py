@@ -56,12 +56,12 @@ MAX_NEIGHBOURS = 200
 _SUGGESTED = 12
 _LOOK_AGAIN_S = 5
 _FIND_ONE = (
-    "Paste the ID of a request or trace, or its last characters, to see where its time went. Or "
-    "open one of the slowest requests below."
+    "Paste the ID of a request or trace, or the last characters of one, to see where its time "
+    "went. Or open one of the slowest requests below."
 )
 _LOOK_FOR = (
     "The first sentence says what delayed the request and what would have helped. Below: its whole "
-    "trace, its timeline token by token, and the requests that ran beside it."
+    "trace, its timeline token by token, and the requests that ran at the same time."
 )
 
 Row = dict[str, Any]

@@ -1,1 +1,1 @@
-"""Which sessions were slow, expensive or failed, and where did the time of one go?"""
+"""Which sessions were slow, expensive or failed, and where did one session's time go?"""

@@ -136,7 +136,7 @@ def outcome_cell(row: Row) -> Cell:
     status = row["last_status"]
     if row["is_open"]:
         words = "open" if status == "ok" else f"open, {status}"
-        title = "its last request was too recent to know that it is over"
+        title = "its last request was too recent to tell whether it is over"
         return Cell(words, level=_LEVELS.get(status, ""), title=title)
     return Cell(status, level=_LEVELS.get(status, ""))
 

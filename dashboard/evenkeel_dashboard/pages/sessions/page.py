@@ -36,7 +36,7 @@ _FILTERS = ("model", "tenant", "slo_class")
 _LOOK_FOR = (
     "A session is everything that a user or an agent waits for in one task: its requests, its "
     "tool calls and the time between them. Look for sessions that spend their time in the queue "
-    "or on recomputed prefixes rather than on tools and answers, and open one to see what it "
+    "or on recomputed prefixes rather than on tools and answers, then open one to see what it "
     "waited for."
 )
 
@@ -119,7 +119,7 @@ def _show_tiles(counts: Row) -> None:
     tiles = [
         Tile("Sessions", formats.count(counts["num_found"]), "", "last seen in the range"),
         Tile("Still open", formats.count(counts["num_open"]), "",
-             "seen in the last 30 minutes, so nobody can know that they are over"),
+             "seen in the last 30 minutes, so they may not be over yet"),
         Tile("Failed", formats.percent(failed), "",
              "those whose last request did not end well; an open one may try again"),
         Tile("Time to done, p50", formats.seconds(counts["e2e_p50_s"]), "",
@@ -142,7 +142,7 @@ def _say_empty() -> None:
             markup.hint(
                 "No sessions yet",
                 f"Send the header {HEADER_SESSION} with each request of a task, or a session ID "
-                "that your agent sends already; requests of one trace are a session, too.",
+                "that your agent already sends. The requests of one trace are also a session.",
                 f"curl http://127.0.0.1:8000/v1/chat/completions -H '{HEADER_SESSION}: task-1' …",
             )
         )

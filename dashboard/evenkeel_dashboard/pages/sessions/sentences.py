@@ -69,8 +69,8 @@ def _recompute_words(lost_s: float, evictions: Sequence[Eviction]) -> list[str]:
     words = f"prefixes of {len(evictions)} turns" if len(evictions) > 1 else "prefix of a turn"
     verb = "were" if len(evictions) > 1 else "was"
     said = [
-        f"The {words} {verb} evicted and had to be computed again: kept in cache it would have "
-        f"saved {formats.seconds(lost_s)}."
+        f"The {words} {verb} evicted and had to be computed again: a cache hit would have saved "
+        f"{formats.seconds(lost_s)}."
     ]
     tools: dict[str, int] = {}
     for each in evictions:
@@ -93,7 +93,7 @@ def notes(row: Row, found: SessionTimeline, most: int) -> list[str]:
             "charges for."
         )
     elif any(_is_turn(s) and s.row["cost"] is None for s in found.steps):
-        said.append("Some requests have no cost; that of the session is that of the others.")
+        said.append("Some requests have no cost; the session's cost is that of the others.")
     if row["session_source"] in _FOUND_BY:
         said.append(_FOUND_BY[row["session_source"]])
     skew_s = clock_skew_s(found.steps)

@@ -90,8 +90,8 @@ def say_nothing(selection: Selection) -> None:
         st.html(
             markup.hint(
                 f"No SLO is evaluated for tenant {tenant} alone",
-                "Those of all tenants together are not shown to one of them. An SLO with "
-                "groupBy: [tenant] has one for each.",
+                "A tenant does not see SLOs that cover all tenants. To evaluate one for each "
+                "tenant, add groupBy: [tenant] to the SLO.",
             )
         )
         return

@@ -1,1 +1,1 @@
-"""Converts other tools' files to rows of a golden dataset, one module per tool."""
+"""Converts other tools' files into rows of a golden dataset, one module per tool."""

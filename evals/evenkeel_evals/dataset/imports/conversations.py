@@ -64,7 +64,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, str]:
         raise UnfitError("its question is neither a text nor a list of messages with text")
     role = _ROLES.get(role, role)
     if role not in _KNOWN:
-        raise UnfitError(f"role {role!r:.40} is none of {', '.join(_KNOWN)}")
+        raise UnfitError(f"role {role!r:.40} is not one of {', '.join(_KNOWN)}")
     return {"role": role, "content": text}
 
 

@@ -162,7 +162,7 @@ def _letter(target: Any, choices: Sequence[Any]) -> int:
         target = target[0]
     letters = string.ascii_uppercase[: len(choices)]
     if not isinstance(target, str) or len(target) != 1 or target not in letters:
-        raise UnfitError(f"target {target!r:.40} is none of the choices {letters}")
+        raise UnfitError(f"target {target!r:.40} is not one of the choices {letters}")
     return letters.index(target)
 
 

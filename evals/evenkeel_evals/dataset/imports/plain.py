@@ -219,10 +219,10 @@ def _right(answer: Any, texts: Sequence[str], labels: Sequence[str], offset: int
     if isinstance(answer, int) and not isinstance(answer, bool):
         if not 0 <= answer - offset < len(texts):
             last = len(texts) - 1 + offset
-            raise UnfitError(f"answer {answer} is none of the choices {offset} to {last}")
+            raise UnfitError(f"answer {answer} is not one of the choices {offset} to {last}")
         return answer - offset
     if not isinstance(answer, str):
-        raise UnfitError(f"answer {answer!r:.40} is none of its choices")
+        raise UnfitError(f"answer {answer!r:.40} is not one of its choices")
     found = {i for i, (a, b) in enumerate(zip(texts, labels, strict=True)) if answer in (a, b)}
     if not found and is_index(answer) and 0 <= int(answer) - offset < len(texts):
         found = {int(answer) - offset}

@@ -251,7 +251,7 @@ def _ask(prompt: Any, variables: Mapping[str, Any], options: Mapping[str, Any]) 
         filled = fill(f"{around[0]}{prompt}{around[1]}", variables)
         return to_messages(_as_messages(filled))
     if options.get("prefix") or options.get("suffix"):
-        raise UnfitError("puts a text around a prompt of messages")
+        raise UnfitError("adds text around a prompt that is a list of messages")
     return to_messages(fill_all(prompt, variables))
 
 

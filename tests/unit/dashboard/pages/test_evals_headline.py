@@ -171,8 +171,8 @@ def test_a_drift_in_production_is_no_verdict_about_a_candidate() -> None:
         gate("pii>=99.0%", 0.97, verdict="regressed"),
     ]
     assert drift_sentence(low) == (
-        "Answers in production are not good enough: judge finds 83.2% right, required are 90.0%, "
-        "pii finds 97% right, required are 99.0%"
+        "Answers in production are not good enough: judge finds 83.2% right, 90.0% is required, "
+        "pii finds 97% right, 99.0% is required"
     )
     assert drift_sentence([]) == "Answers in production are not good enough"
     assert is_live({"run_id": "live-support", "sides": []})

@@ -86,7 +86,7 @@ def test_the_sentences_say_what_cost_most_and_what_the_cache_would_have_saved() 
     assert said == [
         "It was done after 10 s; 50% of that was tools (5 s).",
         "Of the tools it waited longest for search (5 s).",
-        "The prefix of a turn was evicted and had to be computed again: kept in cache it would "
+        "The prefix of a turn was evicted and had to be computed again: a cache hit would "
         "have saved 500 ms.",
         "Evicted while a tool ran: search.",
     ]

@@ -103,4 +103,4 @@ def test_a_plan_says_which_way_of_judging_it_is_for(
     _print_plan(plan, 100, Console(width=120), is_anytime=is_anytime)
     printed = capsys.readouterr().out
     assert "what 100 pairs can detect:" in printed
-    assert ("looking after any pair takes more" in printed) is is_anytime
+    assert ("judging after every pair takes more" in printed) is is_anytime

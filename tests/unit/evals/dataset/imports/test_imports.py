@@ -95,7 +95,7 @@ def test_inspect_choices_ask_for_the_letter(tmp_path: Path) -> None:
     assert found.rows[0]["id"] == "7"
     assert "B) blue" in found.rows[0]["messages"][0]["content"]
     assert scores(found, ["(B) blue", "Well, hello there!"]) == [Label.RIGHT, Label.RIGHT]
-    assert found.problems == ("s.json:3: target 'C' is none of the choices A",)
+    assert found.problems == ("s.json:3: target 'C' is not one of the choices A",)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_choices_counted_from_one_are_noticed(tmp_path: Path) -> None:
     assert found.notes[0].startswith("m.jsonl:1 and 2 more: answers are counted from 1")
     lines[0]["answer"] = 0
     found = read("jsonl", "m.jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
-    assert found.problems == ("m.jsonl:2: answer 4 is none of the choices 0 to 3",)
+    assert found.problems == ("m.jsonl:2: answer 4 is not one of the choices 0 to 3",)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_what_a_conversation_cannot_hold_is_named(tmp_path: Path) -> None:
         "its messages do not end wi",
         "its question is neither a ",
         "its question has tool call",
-        "role 'narrator' is none of",
+        "role 'narrator' is not one",
     ]
 
 
