@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from operator import mul
 
 from evenkeel_runtime.speculation.cached_draft import AFTER_DIFFERENCE
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
@@ -21,6 +23,10 @@ _WRONG_WHOLE = (1 / 16, 1 / 64, 1 / 64, 1 / 64, 1 / 128, 1 / 128, 1 / 256, 1 / 2
 _WRONG_AFTER_MATCH = (1 / 2, 1 / 3, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 64)
 # Weight of an initial estimate, in tokens.
 _BELIEF = 8.0
+_LAST_CLASS = len(_WRONG_WHOLE) - 1
+# Fewest agreed tokens of the last size class, and the class of each smaller number.
+_LAST_RUN = 1 << (_LAST_CLASS - 1)
+_CLASSES = [run.bit_length() for run in range(_LAST_RUN)]
 
 
 @dataclass(slots=True)
@@ -48,21 +54,20 @@ class AgreementRates:
 
     def record(self, run: int, drafted: int, accepted: int) -> None:
         """Record one verify step whose draft followed `run` agreed tokens."""
-        for position in range(min(accepted + 1, drafted)):
-            place = self._class_of(run + position)
-            self._tried[place] += 1
-            self._agreed[place] += position < accepted
-            if self._tried[place] > _MAX_COUNT:
+        left = min(accepted + 1, drafted)
+        while left > 0:
+            place = min(run.bit_length(), _LAST_CLASS)
+            size = left if place == _LAST_CLASS else min(left, (1 << place) - run)
+            self._tried[place] += size
+            self._agreed[place] += min(accepted, size)
+            while self._tried[place] > _MAX_COUNT:
                 self._tried[place] /= 2
                 self._agreed[place] /= 2
+            run, left, accepted = run + size, left - size, accepted - size
 
-    def rate(self, run: int) -> float:
-        """Return the probability that the token after `run` agreed ones is right."""
-        place = self._class_of(run)
-        return self._agreed[place] / self._tried[place]
-
-    def _class_of(self, run: int) -> int:
-        return min(run.bit_length(), len(self._tried) - 1)
+    def rates(self) -> list[float]:
+        """Return the probability that the next token is right, by size class of those agreed."""
+        return [agreed / tried for agreed, tried in zip(self._agreed, self._tried, strict=True)]
 
 
 class Acceptance:
@@ -99,12 +104,10 @@ class Acceptance:
         # Another cached answer is tried after a wrong one: that one says nothing about it.
         own = OwnRecord() if draft.source is DraftSource.CACHE else own
         total = _KIND_WEIGHT + own.tried
-        rates = self._rates[draft.source, draft.kind]
-        survival = []
-        right = 1.0
-        for run in range(draft.run, draft.run + len(draft.tokens)):
-            right *= (_KIND_WEIGHT * rates.rate(run) + own.agreed) / total
-            if right < least:
-                break
-            survival.append(right)
-        return survival
+        rates = self._rates[draft.source, draft.kind].rates()
+        chances = [(_KIND_WEIGHT * rate + own.agreed) / total for rate in rates]
+        # A hundred tokens for each of many requests: no loop in Python.
+        begun = _CLASSES[draft.run : draft.run + len(draft.tokens)]
+        by_token = [chances[place] for place in begun]
+        by_token += [chances[-1]] * (len(draft.tokens) - len(begun))
+        return list(takewhile(least.__le__, accumulate(by_token, mul)))
