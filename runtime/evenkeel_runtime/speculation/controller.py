@@ -182,7 +182,8 @@ class GoodputController:
                 lengths[place] = len(offers[place].draft.tokens)
             return lengths
         chosen = self._random.randrange(len(offers))
-        lengths[chosen] = self._random.randint(1, len(offers[chosen].draft.tokens))
+        longest = min(self.max_tokens, len(offers[chosen].draft.tokens))
+        lengths[chosen] = self._random.randint(1, longest)
         return lengths
 
     def _maximise(self, num_requests: int, offers: Sequence[Offer], prices: Prices) -> list[int]:

@@ -233,3 +233,13 @@ def test_the_draft_with_most_expected_tokens_is_picked() -> None:
         controller.record_verified(Offer(long_match, OwnRecord()), 15, 0)
         controller.record_verified(Offer(guess, OwnRecord()), 100, 90)
     assert controller.pick([short_match, long_match, guess], own) is guess
+
+
+def test_a_step_that_explores_drafts_no_more_than_the_other_sources_may() -> None:
+    controller = GoodputController(15, Random(5))
+    offer = Offer(Draft([1] * 128, DraftSource.RETRIEVAL, 2), OwnRecord())
+    lengths = set()
+    for _ in range(300):
+        controller.begin(1)
+        lengths.update(controller.decide(1, [offer]))
+    assert max(lengths) == 15
