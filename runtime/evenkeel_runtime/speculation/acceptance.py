@@ -16,6 +16,9 @@ _MAX_COUNT = 400.0
 _KIND_WEIGHT = 8.0
 # Factor applied to a request's own record at each verify step.
 _OWN_FADING = 0.9
+# Most tokens in a request's own record, which are also as many as failures alone amount to. With
+# more, one long draft that was right would outweigh many wrong ones after it.
+_MAX_OWN = 10.0
 # Initial estimates of the probability that the next token of a draft is wrong, by the tokens that
 # have agreed (0, 1, 2-3, 4-7, …): of an answer that has agreed from its beginning, and of text that
 # follows a match somewhere in the middle.
@@ -92,6 +95,9 @@ class Acceptance:
         if draft.source is not DraftSource.CACHE:
             own.tried = own.tried * _OWN_FADING + min(accepted + 1, drafted)
             own.agreed = own.agreed * _OWN_FADING + accepted
+            if own.tried > _MAX_OWN:
+                own.agreed *= _MAX_OWN / own.tried
+                own.tried = _MAX_OWN
 
     def survival(self, draft: Draft, own: OwnRecord, least: float = 0.0) -> list[float]:
         """Return, per position, the probability that the draft is right up to and including it.

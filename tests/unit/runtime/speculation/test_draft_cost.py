@@ -4,8 +4,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
+from evenkeel_runtime.speculation.acceptance import Acceptance, AgreementRates, OwnRecord
 from evenkeel_runtime.speculation.draft_cost import StepCostFit
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
@@ -99,6 +101,27 @@ def test_a_requests_own_record_counts_more_the_longer_it_is() -> None:
     second = acceptance.survival(draft(DraftSource.PROMPT, 4), unlucky)[0]
     assert first > 0.8
     assert second < 0.4
+
+
+def test_one_long_draft_that_was_right_does_not_outweigh_the_wrong_ones_after_it() -> None:
+    acceptance, own = Acceptance(), OwnRecord()
+    acceptance.record(draft(DraftSource.RETRIEVAL, 64, 128), own, 128, 128)
+    short_match = draft(DraftSource.RETRIEVAL, 2, 128)
+    for _ in range(4):
+        acceptance.record(short_match, own, 128, 0)
+    assert len(acceptance.survival(short_match, own, least=0.05)) < 15
+
+
+@given(st.integers(0, 200), st.integers(0, 128), st.integers(0, 128))
+def test_a_long_draft_is_recorded_as_its_tokens_one_by_one(
+    run: int, drafted: int, accepted: int
+) -> None:
+    accepted = min(accepted, drafted)
+    whole, single = AgreementRates([1 / 4] * 8), AgreementRates([1 / 4] * 8)
+    whole.record(run, drafted, accepted)
+    for position in range(min(accepted + 1, drafted)):
+        single.record(run + position, 1, int(position < accepted))
+    assert whole.rates() == pytest.approx(single.rates())
 
 
 def test_positions_that_are_less_likely_than_asked_for_are_left_out() -> None:
