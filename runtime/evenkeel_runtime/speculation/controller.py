@@ -91,14 +91,14 @@ class GoodputController:
     """Chooses the draft lengths with the highest expected goodput; not thread-safe.
 
     Args:
-        max_tokens: Longest draft of a request, except one from a cached answer.
+        max_tokens: Longest draft of a request, except one from a cached or past answer.
         random: Picks holdout blocks and exploring steps.
     """
 
     def __init__(self, max_tokens: int, random: Random) -> None:
         self.max_tokens = max_tokens
         self._random = random
-        self._acceptance = Acceptance(max_tokens)
+        self._acceptance = Acceptance()
         self._classes: dict[int, _SizeClass] = {}
         self._gain = GainEstimate()
         self._block_steps_left = 0
@@ -128,6 +128,12 @@ class GoodputController:
     def is_exploring(self) -> bool:
         """Whether the current step drafts in order to update the estimates."""
         return self._is_exploring
+
+    def pick(self, drafts: Sequence[Draft], own: OwnRecord) -> Draft | None:
+        """Return the draft of which the most tokens are expected to be accepted; None if none."""
+        if len(drafts) < 2:
+            return drafts[0] if drafts else None
+        return max(drafts, key=lambda draft: sum(self._acceptance.survival(draft, own, 0.01)))
 
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
         """Return how many tokens of each offer to take in the current step."""
@@ -176,7 +182,8 @@ class GoodputController:
                 lengths[place] = len(offers[place].draft.tokens)
             return lengths
         chosen = self._random.randrange(len(offers))
-        lengths[chosen] = self._random.randint(1, len(offers[chosen].draft.tokens))
+        longest = min(self.max_tokens, len(offers[chosen].draft.tokens))
+        lengths[chosen] = self._random.randint(1, longest)
         return lengths
 
     def _maximise(self, num_requests: int, offers: Sequence[Offer], prices: Prices) -> list[int]:

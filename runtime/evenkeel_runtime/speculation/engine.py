@@ -37,7 +37,8 @@ from evenkeel_runtime.speculation.sources import (
 )
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
-# A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.
+# A request whose draft did not pay off is tried again after 1, 2, 4, … steps, up to this many, and
+# up to the number of requests: so that many together cost little more than one.
 _MAX_WAIT_STEPS = 16
 _ANY_ROOM = 1 << 30
 
@@ -80,7 +81,7 @@ class Speculation:
         store: Past answers.
         controller: Decides the draft lengths.
         vocabulary: Size of the model's vocabulary.
-        answer_tokens: Longest part of a cached answer to verify in a step.
+        answer_tokens: Longest part of a cached or past answer to verify in a step.
 
     Attributes:
         drafting_ns: Time spent drafting and updating estimates.
@@ -212,7 +213,7 @@ class Speculation:
         drafts = {}
         if offers:
             lengths = share_room(self.controller.decide_first(num_requests, offers), room)
-            drafts = self._choose(offered, offers, lengths)
+            drafts = self._choose(offered, offers, lengths, num_requests)
         self.drafting_ns += monotonic_ns() - began_ns
         return drafts
 
@@ -233,18 +234,19 @@ class Speculation:
                 continue
             draft = self._propose(request, followed, max_tokens, answer_tokens)
             if draft is None:
-                self._wait(followed)
+                self._wait(followed, len(decoding))
                 continue
             offers.append(Offer(draft, followed.own))
             offered.append((request, followed))
         lengths = share_room(self.controller.decide(len(decoding), offers), room)
-        return self._choose(offered, offers, lengths)
+        return self._choose(offered, offers, lengths, len(decoding))
 
     def _choose(
         self,
         offered: Sequence[tuple[VllmRequest, _Followed]],
         offers: Sequence[Offer],
         lengths: Sequence[int],
+        num_requests: int,
     ) -> dict[str, list[int]]:
         drafts = {}
         for (request, followed), offer, length in zip(offered, offers, lengths, strict=True):
@@ -253,7 +255,7 @@ class Speculation:
                 followed.next_try_step = followed.wait_steps = 0
                 drafts[request.request_id] = offer.draft.tokens[:length]
             else:
-                self._wait(followed)
+                self._wait(followed, num_requests)
         return drafts
 
     def _follow(self, request: VllmRequest) -> _Followed:
@@ -274,23 +276,26 @@ class Speculation:
         left = request.max_tokens - made - 1
         trail, ahead = followed.trail, []
         if not request.num_output_placeholders:
-            return propose(self.store, trail, min(max_tokens, left), min(answer_tokens, left))
+            found = propose(self.store, trail, min(max_tokens, left), min(answer_tokens, left))
+            return self.controller.pick(found, followed.own)
         if followed.under_way:
             ahead = followed.under_way[-1][1]
         more = len(ahead) + 1
-        draft = propose(
+        found = propose(
             self.store, trail, min(max_tokens + more, left), min(answer_tokens + more, left)
         )
+        draft = self.controller.pick(found, followed.own)
         if draft is None:
             return None
         skipped = _count_agreed(ahead, draft.tokens) + 1
-        longest = answer_tokens if draft.source is DraftSource.CACHE else max_tokens
+        longest = max_tokens if draft.source is DraftSource.PROMPT else answer_tokens
         tokens = draft.tokens[skipped : skipped + longest]
         return replace(draft, tokens=tokens, run=draft.run + skipped) if tokens else None
 
-    def _wait(self, followed: _Followed) -> None:
+    def _wait(self, followed: _Followed, num_requests: int) -> None:
         followed.chosen = None
-        followed.wait_steps = min(max(1, followed.wait_steps * 2), _MAX_WAIT_STEPS)
+        longest = min(num_requests, _MAX_WAIT_STEPS)
+        followed.wait_steps = min(max(1, followed.wait_steps * 2), longest)
         followed.next_try_step = self.num_steps + followed.wait_steps
 
 

@@ -54,8 +54,8 @@ def speculation_flags(
         is_cpu: Whether vLLM runs on the CPU.
         is_ahead: Whether to use the GPU worker, which accepts drafts for steps planned ahead. It
             uses the name of a vLLM method that allows asynchronous scheduling.
-        answer_tokens: Longest part of a cached answer to verify in a step, on a CPU. On a GPU
-            vLLM captures graphs for the longest draft, so `max_tokens` applies.
+        answer_tokens: Longest part of a cached or past answer to verify in a step, on a CPU. On
+            a GPU vLLM captures graphs for the longest draft, so `max_tokens` applies.
     """
     if is_ahead:
         ahead = {

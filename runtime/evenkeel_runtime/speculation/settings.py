@@ -28,14 +28,15 @@ class SpeculationSettings(Settings):
         default=15,
         ge=1,
         le=MAX_VERIFIED_TOKENS,
-        description="longest draft per step from past answers and the prompt, in tokens",
+        description="longest draft per step from the request's own text, in tokens; on a GPU the "
+        "longest draft of any kind",
     )
     answer_tokens: int = Field(
         default=MAX_VERIFIED_TOKENS,
         ge=1,
         le=MAX_VERIFIED_TOKENS,
-        description="longest part of a cached answer verified per step, in tokens; on a GPU "
-        "`max_tokens` applies instead",
+        description="longest part of a cached or past answer verified per step, in tokens; on a "
+        "GPU `max_tokens` applies instead",
     )
     store_bytes: int = Field(
         default=64 * 1024 * 1024,

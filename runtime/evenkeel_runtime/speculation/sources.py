@@ -1,7 +1,7 @@
 """Propose drafts from the semantic cache, past answers and the request's own text.
 
 Each source finds an earlier match for the end of a request's text and proposes what followed it. A
-draft records its source and how much text matched, because its acceptance depends on both.
+draft records its source and how many tokens matched, because its acceptance depends on both.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from evenkeel_runtime.speculation.draft_store import NGRAM_LENGTHS, DraftStore
 _OWN_TEXT_TOKENS = 4096
 _OWN_LENGTHS = (4, 2)
 _TOKEN_BYTES = array("i").itemsize
-# Fewest agreed tokens for strength 0, 1 and 2; below the last, the strength is 3.
-_STRENGTH_LIMITS = (32, 8, 4)
-NUM_STRENGTHS = len(_STRENGTH_LIMITS) + 1
+# A past answer that matches this many tokens makes a search of the request's own text needless.
+_LONG_MATCH = 4
 
 
 class DraftSource(StrEnum):
@@ -38,15 +37,16 @@ class Draft:
     Attributes:
         tokens: The proposal, at least one token.
         source: The source that proposed it.
-        strength: 0 if a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens; for a
-            cached answer, its `HandedAnswer.kind`.
-        run: For a cached answer, the tokens before these that have agreed.
+        run: Tokens before these that match the text it is from. A past answer must match the
+            answer: what prompts end with is alike in all of them and counts only if a whole prompt
+            is the same.
+        kind: For a cached answer, its `HandedAnswer.kind`; otherwise 0.
     """
 
     tokens: list[int]
     source: DraftSource
-    strength: int
-    run: int = 0
+    run: int
+    kind: int = 0
 
 
 @dataclass(slots=True)
@@ -72,37 +72,27 @@ class Trail:
     _seen_tokens: int = 0
 
 
-def propose(store: DraftStore, trail: Trail, max_tokens: int, answer_tokens: int) -> Draft | None:
-    """Return the draft of the most reliable source, or None.
+def propose(store: DraftStore, trail: Trail, max_tokens: int, answer_tokens: int) -> list[Draft]:
+    """Return the drafts to choose from; at most one of each source.
 
-    Sources in order: the cached answer that came with the request, while the answer follows it; a
-    past answer already being followed, or one that matches at least four tokens; the cached answer
-    right after a difference; an earlier match in the request's own text; a past answer that matches
-    two tokens.
+    A cached answer that the model has followed so far is the only one. The request's own text is
+    searched if no past answer matches four tokens.
 
     Args:
         store: Past answers.
         trail: The request.
-        max_tokens: Longest draft.
-        answer_tokens: Longest draft from the cached answer.
+        max_tokens: Longest draft from the request's own text.
+        answer_tokens: Longest draft from a cached or past answer.
     """
-    handed = propose_handed(trail, answer_tokens) if trail.handed and answer_tokens > 0 else None
-    if handed is not None and (handed.strength != AFTER_DIFFERENCE or handed.run):
-        return handed
-    if max_tokens <= 0:
-        return handed
-    past = _propose_past(store, trail, max_tokens)
-    if past is not None and past.strength < NUM_STRENGTHS - 1:
-        return past
-    return handed or _propose_own(trail, max_tokens) or past
-
-
-def rate_strength(agreed_tokens: int) -> int:
-    """Return the strength of a draft preceded by `agreed_tokens` matches; 0 is the strongest."""
-    for strength, limit in enumerate(_STRENGTH_LIMITS):
-        if agreed_tokens >= limit:
-            return strength
-    return NUM_STRENGTHS - 1
+    handed = past = own = None
+    if answer_tokens > 0:
+        handed = propose_handed(trail, answer_tokens) if trail.handed else None
+        if handed is not None and handed.kind != AFTER_DIFFERENCE:
+            return [handed]
+        past = _propose_past(store, trail, answer_tokens)
+    if max_tokens > 0 and (past is None or past.run < _LONG_MATCH):
+        own = _propose_own(trail, max_tokens)
+    return [draft for draft in (past, handed, own) if draft is not None]
 
 
 def propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
@@ -112,7 +102,7 @@ def propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
     tokens = handed.rest(max_tokens)
     if not tokens:
         return None
-    return Draft(tokens, DraftSource.CACHE, handed.kind, handed.run)
+    return Draft(tokens, DraftSource.CACHE, handed.run, handed.kind)
 
 
 def _propose_past(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
@@ -132,6 +122,8 @@ def _propose_past(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | N
         match = match or store.find(trail.owner, trail.text[-NGRAM_LENGTHS[0] :])
         if match is not None:
             trail._position, trail._agreed = match.position, match.length
+            if not match.is_same_prompt:
+                trail._agreed = min(match.length, num_tokens - trail.num_prompt_tokens)
     if trail._position is None:
         return None
     trail._seen_tokens = num_tokens
@@ -139,7 +131,7 @@ def _propose_past(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | N
     if not tokens:
         trail._position = None
         return None
-    return Draft(tokens, DraftSource.RETRIEVAL, rate_strength(trail._agreed))
+    return Draft(tokens, DraftSource.RETRIEVAL, trail._agreed)
 
 
 def _propose_own(trail: Trail, max_tokens: int) -> Draft | None:
@@ -161,7 +153,7 @@ def _propose_own(trail: Trail, max_tokens: int) -> Draft | None:
             return Draft(
                 list(trail.text[start : start + max_tokens]),
                 DraftSource.PROMPT,
-                rate_strength(length),
+                length,
             )
     return None
 

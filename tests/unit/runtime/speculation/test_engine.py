@@ -63,9 +63,9 @@ class Notes(FixedLength):
         self.verified.append((drafted, accepted))
 
 
-def speculation(length: int = 4) -> tuple[Speculation, Notes]:
+def speculation(length: int = 4, answer_tokens: int = ANSWER_TOKENS) -> tuple[Speculation, Notes]:
     notes = Notes(length)
-    return Speculation(DraftStore(64 * 1024, seed=1), notes, 2000, ANSWER_TOKENS), notes
+    return Speculation(DraftStore(64 * 1024, seed=1), notes, 2000, answer_tokens), notes
 
 
 def answer_once(engine: Speculation, request: Request, answer: Sequence[int] = ANSWER) -> None:
@@ -294,21 +294,28 @@ def test_who_is_drafted_for(request_: Request, draft: list[int] | None) -> None:
     assert first_draft(engine, request_) == draft
 
 
-def test_a_request_without_drafts_is_asked_more_and_more_rarely() -> None:
+@pytest.mark.parametrize(
+    ("num_requests", "waits"),
+    [(1, [1, 1, 1, 1, 1]), (5, [2, 4, 5, 5, 5]), (40, [2, 4, 8, 16, 16])],
+)
+def test_the_more_requests_the_more_rarely_one_without_drafts_is_asked(
+    num_requests: int, waits: list[int]
+) -> None:
     engine, _ = speculation()
-    request = Request("a", max_tokens=500)
+    requests = [Request(str(number), max_tokens=500) for number in range(num_requests)]
     tried_at = []
     for step in range(60):
-        request.all_token_ids.append(1000 + step)
-        engine.end_step(None, [request], goes_on=True)
-        tried_at.append(engine._followed["a"].next_try_step)
+        for number, request in enumerate(requests):
+            request.all_token_ids.append(1000 + 100 * number + step)
+        engine.end_step(None, requests, goes_on=True)
+        tried_at.append(engine._followed["0"].next_try_step)
     times = sorted(set(tried_at))
-    assert [b - a for a, b in pairwise(times)] == [2, 4, 8, 16, 16, 16]
+    assert [b - a for a, b in pairwise(times)][:5] == waits
 
 
 @pytest.mark.parametrize(("ratio", "draft"), [(1.0, 4), (0.5, 2), (0.2, None), (0.0, None)])
 def test_control_may_shorten_or_forbid_drafts(ratio: float, draft: int | None) -> None:
-    engine, _ = speculation()
+    engine, _ = speculation(answer_tokens=4)
     answer_once(engine, Request("a"))
     engine.draft_ratio = ratio
     assert first_draft(engine, Request("b")) == (ANSWER[1 : 1 + draft] if draft else None)
