@@ -182,7 +182,14 @@ def test_a_range_in_words(duration_s: float, is_fixed: bool, words: str) -> None
 def test_the_verdict_names_the_phase_that_grew() -> None:
     reason = verdict([BURNING], CROWDED, CALM, SHOWN).reason
     assert "81% of it queue" in reason
-    assert reason.endswith("It was 100 ms in the previous range: queue grew by 800 ms.")
+    assert reason.endswith("They took 100 ms in the previous range: queue grew by 800 ms.")
+
+
+def test_phases_that_leave_out_most_of_the_first_token_are_not_called_it() -> None:
+    # vLLM's own traces: 43 ms on average, of which its API server took more than half.
+    traced = CALM | {"queue_mean_s": 0.0, "prefill_mean_s": 0.0185}
+    reason = verdict([], traced, EMPTY, SHOWN).reason
+    assert reason.endswith("on average, queue and prefill took 18.5 ms, 100% of it prefill.")
 
 
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:
