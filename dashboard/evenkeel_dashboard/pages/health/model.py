@@ -171,6 +171,23 @@ def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -
     return f"{num_met} of {len(slos)} SLOs met, but {names} cannot be evaluated"
 
 
+def newest_words(newest_ms: int | None, ahead_ms: int | None, now_ms: int) -> str:
+    """Return when the store's newest request arrived, and that others are ahead of the clock.
+
+    "" if the store has no request. A range that ends now does not reach those ahead.
+    """
+    said = []
+    if newest_ms is not None:
+        said.append(f"The store's newest request arrived {formats.moment_ms(newest_ms)}.")
+    if ahead_ms is not None:
+        ahead = formats.seconds((ahead_ms - now_ms) / 1000)
+        said.append(
+            f"Some requests are up to {ahead} in the future, until {formats.moment_ms(ahead_ms)}: "
+            "their sender's clock is ahead, or the dashboard's is behind."
+        )
+    return " ".join(said)
+
+
 def worst_firing(slos: Sequence[Row]) -> str:
     """Return the name of the SLO that burns fastest among those that fire; "" if none does."""
     firing = [row for row in slos if row["state"] == "firing"]

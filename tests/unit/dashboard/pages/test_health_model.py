@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw.slo_tiles import (
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,
+    newest_words,
     range_words,
     verdict,
     worst_firing,
@@ -159,6 +160,16 @@ def test_a_verdict_on_a_past_range_says_when() -> None:
     headline = verdict([BURNING], CROWDED, CALM, past).headline
     assert headline.startswith("At 03:10:00 UTC, chat-ttft was burning its error budget")
     assert verdict([slo()], CALM, CALM, past).headline.startswith("At 03:10:00 UTC, healthy")
+
+
+def test_requests_of_a_sender_whose_clock_is_ahead_are_not_the_newest() -> None:
+    now_ms = TEN_PAST_THREE_MS
+    assert newest_words(None, None, now_ms) == ""
+    newest = newest_words(now_ms - 1000, None, now_ms)
+    assert newest.startswith("The store's newest request arrived ") and "clock" not in newest
+    ahead = newest_words(None, now_ms + 3_600_000, now_ms)
+    assert ahead.startswith("Some requests are up to 60 min in the future, until ")
+    assert newest_words(now_ms - 1000, now_ms + 3_600_000, now_ms) == f"{newest} {ahead}"
 
 
 def test_the_banner_leads_to_the_slo_that_burns_fastest() -> None:
