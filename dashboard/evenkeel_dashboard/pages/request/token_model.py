@@ -137,9 +137,10 @@ def untold_s(row: Row) -> float:
     vLLM's own traces leave out what its API server does before the engine's queue and after the
     engine's token.
     """
-    if row.get("ttft_s") is None or row["prefill_s"] is None:
+    ttft_s, queue_s, prefill_s = row.get("ttft_s"), row["queue_s"], row["prefill_s"]
+    if ttft_s is None or prefill_s is None:
         return 0.0
-    return max(0.0, row["ttft_s"] - (row["queue_s"] or 0.0) - row["prefill_s"])
+    return max(0.0, float(ttft_s) - float(queue_s or 0.0) - float(prefill_s))
 
 
 def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
