@@ -170,8 +170,8 @@ def plain_row(charge: Charge) -> dict[str, object]:
     """Return a charge under our own names, for CSV and Parquet."""
     return {
         "kind": charge.kind,
-        "begin": _text(charge.begin),
-        "end": _text(charge.end),
+        "begin": charge.begin,
+        "end": charge.end,
         "tenant": charge.tenant,
         "model": charge.model,
         "prompt_name": charge.prompt_name,
@@ -217,14 +217,14 @@ def focus_row(charge: Charge) -> dict[str, object]:
         "BillingAccountId": "evenkeel",
         "BillingAccountName": "evenkeel",
         "BillingCurrency": charge.currency,
-        "BillingPeriodEnd": _text(_next_month(month)),
-        "BillingPeriodStart": _text(month),
+        "BillingPeriodEnd": time_text(_next_month(month)),
+        "BillingPeriodStart": time_text(month),
         "ChargeCategory": "Usage",
         "ChargeClass": None,
         "ChargeDescription": what,
         "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": _text(charge.end),
-        "ChargePeriodStart": _text(charge.begin),
+        "ChargePeriodEnd": time_text(charge.end),
+        "ChargePeriodStart": time_text(charge.begin),
         "CommitmentDiscountCategory": None,
         "CommitmentDiscountId": None,
         "CommitmentDiscountName": None,
@@ -263,5 +263,6 @@ def focus_row(charge: Charge) -> dict[str, object]:
     }
 
 
-def _text(moment: dt.datetime) -> str:
+def time_text(moment: dt.datetime) -> str:
+    """Return a time as CSV has it: RFC 3339 in UTC, whole seconds."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

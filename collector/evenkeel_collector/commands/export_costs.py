@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import datetime as dt
 import io
 import json
 import sys
@@ -17,7 +18,14 @@ from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.outside_text import for_spreadsheet
 from evenkeel.time_arguments import check_order, minute_argument
 from evenkeel.times import rfc3339
-from evenkeel_collector.commands.charges import NO_CHARGE, PERIODS, charges, focus_row, plain_row
+from evenkeel_collector.commands.charges import (
+    NO_CHARGE,
+    PERIODS,
+    charges,
+    focus_row,
+    plain_row,
+    time_text,
+)
 from evenkeel_collector.commands.slo_arguments import add_store_url
 
 if TYPE_CHECKING:
@@ -137,12 +145,17 @@ def write_rows(
             writer = csv.DictWriter(out, list(like), lineterminator="\n")
             writer.writeheader()
             writer.writerows(
-                {name: for_spreadsheet(value) for name, value in row.items()} for row in rows
+                {name: for_spreadsheet(_in_csv(value)) for name, value in row.items()}
+                for row in rows
             )
     except OSError as error:
         if args.out is None:
             raise
         raise ConfigurationError(f"cannot write {args.out} (--out): {error.strerror}") from error
+
+
+def _in_csv(value: object) -> object:
+    return time_text(value) if isinstance(value, dt.datetime) else value
 
 
 def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], like: Mapping[str, Any]) -> None:
@@ -153,7 +166,11 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], like: Mapping[
         raise MissingPartError(
             "--format parquet needs the module 'pyarrow'; install it with: pip install pyarrow"
         ) from error
-    types = {str: pyarrow.string(), float: pyarrow.float64()}
+    types = {
+        str: pyarrow.string(),
+        float: pyarrow.float64(),
+        dt.datetime: pyarrow.timestamp("us", "UTC"),
+    }
     schema = pyarrow.schema([(name, types[type(value)]) for name, value in like.items()])
     pyarrow.parquet.write_table(
         pyarrow.Table.from_pylist([dict(row) for row in rows], schema), path

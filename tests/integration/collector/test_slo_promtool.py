@@ -108,6 +108,14 @@ EXPECTED = """\
     exp_samples: [{value: -1}]}
   - {expr: 'sum(slo:current_burn_rate:ratio)', eval_time: 59m, exp_samples: [{value: 2}]}
   - {expr: 'sum(slo:time_period:days)', eval_time: 59m, exp_samples: [{value: 2}]}
+  - {expr: 'ALERTS{alertstate="firing", rule!="full"}', eval_time: 0m, exp_samples: []}
+  - {expr: 'count(ALERTS{alertname="SloNoData", alertstate="firing"})', eval_time: 89m,
+    exp_samples: []}
+  - {expr: 'count(ALERTS{alertname="SloNoData", alertstate="firing"})', eval_time: 91m,
+    exp_samples: [{value: 1}]}
+  - {expr: 'count(ALERTS{rule="silent", alertstate="firing"})', eval_time: 74m, exp_samples: []}
+  - {expr: 'count(ALERTS{rule="silent", alertstate="firing"})', eval_time: 76m,
+    exp_samples: [{value: 1}]}
   - {expr: 'sum by (alertname, rule) (ALERTS{alertname!="SloBudgetBurn"})', eval_time: 50m,
     exp_samples: [
       {labels: '{alertname="SloRule", rule="slow"}', value: 1},

@@ -40,7 +40,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "range_contents_1m": {},
     "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
     "slo_rollup_counts": {**ANY_GROUP, "slo_name": SLO, "width_s": 3600},
-    "newest_request": {},
+    "newest_request": {"now_ms": 0},
     "newest_in_range": NO_FILTER,
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
     "request": {"id": "none", "near_ms": 0},

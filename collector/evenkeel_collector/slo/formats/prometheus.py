@@ -22,7 +22,12 @@ from evenkeel.slo.burn_rates import DAY_S, MINUTE_S, AlertWindow, Severity, conf
 from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.model import Slo
 from evenkeel.slo.rules import Rule
-from evenkeel_collector.slo.formats.prometheus_rule import literal, prometheus_labels, rule_group
+from evenkeel_collector.slo.formats.prometheus_rule import (
+    literal,
+    prometheus_labels,
+    rule_group,
+    silence_parts,
+)
 
 EVENTS_METRIC = "evenkeel_slo_events_total"
 BAD_METRIC = "evenkeel_slo_bad_events_total"
@@ -145,12 +150,14 @@ def _with_values(slo: Slo, expr: str) -> str:
 
 
 def _no_data(slo: Slo, counters: EventCounters) -> dict[str, Any]:
-    events = counters.increase(counters.events, slo, slo.scaled_no_data_s)
+    window_s, held_s = silence_parts(slo.scaled_no_data_s)
+    events = counters.increase(counters.events, slo, window_s)
     # Also fires if the counter itself is gone; for groups, only existing ones can be seen.
     or_gone = f"({events} or vector(0))" if slo.indicator.grouping is None else events
     return {
         "alert": NO_DATA_NAME,
         "expr": _with_values(slo, f"{or_gone} == 0"),
+        "for": prometheus_duration(held_s),
         "labels": {
             **prometheus_labels(slo.labels),
             **_own_label(slo),

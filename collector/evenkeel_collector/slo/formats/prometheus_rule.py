@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from evenkeel.durations import prometheus_duration
@@ -19,6 +20,8 @@ _HISTOGRAMS = {
     "queue": "vllm:request_queue_time_seconds",
     "e2e": "vllm:e2e_request_latency_seconds",
 }
+# A few scrapes, and no longer than any silence that people wait for.
+_SILENCE_WINDOW_S = Fraction(300)
 _ENDED = "vllm:request_success_total"
 _VLLMS = re.compile(r"vllm:\w+")
 _NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
@@ -61,8 +64,21 @@ def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
     return {"name": "evenkeel-rules", "rules": alerts}, lacking + narrower
 
 
+def silence_parts(after_s: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the window without an event, and how long it stays so, until a silence is an alert.
+
+    Together they are the silence. One window as long would be without events as well when
+    Prometheus has just begun to scrape.
+    """
+    window_s = min(_SILENCE_WINDOW_S, Fraction(after_s * 500 // 1, 1000))
+    return window_s, after_s - window_s
+
+
 def _alert(rule: Rule, expression: str) -> dict[str, Any]:
-    durations = {"for": rule.pending_s, "keep_firing_for": rule.keep_firing_s}
+    pending_s = rule.pending_s
+    if isinstance(rule.test, Absence):
+        pending_s += silence_parts(rule.test.after_s)[1]
+    durations = {"for": pending_s, "keep_firing_for": rule.keep_firing_s}
     return {
         "alert": ALERT_NAME,
         "expr": expression,
@@ -82,7 +98,7 @@ def _alert(rule: Rule, expression: str) -> dict[str, Any]:
 def _expression(rule: Rule) -> str:
     match rule.test:
         case Absence(after_s):
-            window = prometheus_duration(after_s)
+            window = prometheus_duration(silence_parts(after_s)[0])
             ended = f"sum(increase({_ENDED}{_matchers(_select(rule))}[{window}]))"
             return f"({ended} or vector(0)) == 0"
         case Threshold() as test:

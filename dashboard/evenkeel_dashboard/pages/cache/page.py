@@ -85,8 +85,9 @@ def _body(selection: Selection, by: str) -> None:
         st.html(
             markup.hint(
                 "No cache data in this range",
-                "vLLM reports cached tokens with --enable-prompt-tokens-details, or through the "
-                "runtime. Choose a longer range, or set the filters to all.",
+                "vLLM's own traces have no cached tokens: the plugin and the runtime report them; "
+                "traced clients do if vLLM runs with --enable-prompt-tokens-details. Choose a "
+                "longer range, or set the filters to all.",
             )
         )
         return

@@ -176,10 +176,16 @@ def histogram_rows(rows: Sequence[Row], engines: Sequence[str]) -> list[Histogra
 
 
 def quantile_words(bounds: Sequence[float], counts: Sequence[int], share: float) -> str:
-    """Return a quantile, interpolated within its bucket; beyond the last bound "> bound"."""
+    """Return a quantile, interpolated within its bucket; beyond the last bound "> bound".
+
+    In the first bucket it is "≤ bound": half of vLLM's for the queue, which ends at 300 ms, would
+    be 150 ms for requests that never waited.
+    """
     wanted, below, low = share * sum(counts), 0.0, 0.0
-    for bound, count in zip(bounds, counts, strict=False):
+    for number, (bound, count) in enumerate(zip(bounds, counts, strict=False)):
         if count and below + count >= wanted:
+            if not number:
+                return f"≤ {formats.seconds(bound)}"
             return formats.seconds(low + (bound - low) * (wanted - below) / count)
         below, low = below + count, bound
     return f"> {formats.seconds(low)}" if bounds else formats.NO_DATA

@@ -57,7 +57,8 @@ def show_histograms(data: EngineData) -> None:
     with st.container(border=True, key="card-histograms"):
         st.html(
             '<div class="ek-title">Latency, as the engines count it<small>from their histograms, '
-            "interpolated within a bucket; the Latency page reads single requests</small></div>"
+            "interpolated within a bucket, ≤ in the first one; the Latency page reads single "
+            "requests</small></div>"
         )
         rows = [
             [

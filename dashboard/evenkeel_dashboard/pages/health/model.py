@@ -171,6 +171,23 @@ def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -
     return f"{num_met} of {len(slos)} SLOs met, but {names} cannot be evaluated"
 
 
+def newest_words(newest_ms: int | None, ahead_ms: int | None, now_ms: int) -> str:
+    """Return when the store's newest request arrived, and that others are ahead of the clock.
+
+    "" if the store has no request. A range that ends now does not reach those ahead.
+    """
+    said = []
+    if newest_ms is not None:
+        said.append(f"The store's newest request arrived {formats.moment_ms(newest_ms)}.")
+    if ahead_ms is not None:
+        ahead = formats.seconds((ahead_ms - now_ms) / 1000)
+        said.append(
+            f"Some requests are up to {ahead} in the future, until {formats.moment_ms(ahead_ms)}: "
+            "their sender's clock is ahead, or the dashboard's is behind."
+        )
+    return " ".join(said)
+
+
 def worst_firing(slos: Sequence[Row]) -> str:
     """Return the name of the SLO that burns fastest among those that fire; "" if none does."""
     firing = [row for row in slos if row["state"] == "firing"]
@@ -225,13 +242,14 @@ def _reason(summary: Row, previous: Row, when: str) -> str:
     queue_s, prefill_s = summary["queue_mean_s"], summary["prefill_mean_s"]
     if summary["ttft_p95_s"] is None or queue_s is None or prefill_s is None:
         return ""
-    first_s = queue_s + prefill_s
-    share = queue_s / first_s if first_s > 0 else 0.0
+    # Not the TTFT: vLLM's own traces count its API server's time in that, and in no phase.
+    phases_s = queue_s + prefill_s
+    share = queue_s / phases_s if phases_s > 0 else 0.0
     largest, largest_share = ("queue", share) if share >= 0.5 else ("prefill", 1 - share)
     text = (
-        f"{when[:1].upper()}{when[1:]}, TTFT p95 was {formats.seconds(summary['ttft_p95_s'])}; the "
-        f"average first token took {formats.seconds(first_s)}, {formats.percent(largest_share)} of "
-        f"it {largest}."
+        f"{when[:1].upper()}{when[1:]}, TTFT p95 was {formats.seconds(summary['ttft_p95_s'])}; on "
+        f"average, queue and prefill took {formats.seconds(phases_s)}, "
+        f"{formats.percent(largest_share)} of it {largest}."
     )
     return f"{text} {_growth(summary, previous)}".strip()
 
@@ -252,6 +270,6 @@ def _growth(summary: Row, previous: Row) -> str:
     if cause_s < _MAIN_CAUSE_SHARE * total_s:
         return ""
     return (
-        f"It was {formats.seconds(before_s)} in the previous range: "
+        f"They took {formats.seconds(before_s)} in the previous range: "
         f"{cause} grew by {formats.seconds(cause_s)}."
     )

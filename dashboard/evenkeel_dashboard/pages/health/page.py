@@ -49,6 +49,7 @@ from evenkeel_dashboard.pages.health.data import HealthData, health_later
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,
+    newest_words,
     range_words,
     verdict,
     worst_firing,
@@ -162,8 +163,11 @@ def _as_of(data: HealthData, selection: Selection) -> str:
 
 
 def _show_empty(selection: Selection, window: Window) -> None:
-    newest_ms = reading.rows(_HERE / "newest_request.sql", {})[0]["newest_ms"]
-    if newest_ms is None:
+    at_ms = now_ms()
+    found = reading.rows(_HERE / "newest_request.sql", {"now_ms": at_ms})[0]
+    newest_ms = found["newest_ms"]
+    text = newest_words(newest_ms, found["ahead_ms"], at_ms)
+    if not text:
         st.html(
             markup.hint(
                 "No requests stored yet",
@@ -172,13 +176,14 @@ def _show_empty(selection: Selection, window: Window) -> None:
             )
         )
         return
-    text = f"The store's newest request arrived {formats.moment_ms(newest_ms)}."
     if any(selection.filters().values()):
         text += " The filters may exclude everything."
     st.html(markup.hint("No requests in this range", text))
     if any(selection.filters().values()):
         href = markup.page_link("", selection.unfiltered().to_params())
         st.html(f'<a class="ek-link" href="{href}" target="_self">Clear filters</a>')
+    if newest_ms is None:
+        return
     around = selection.narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
     st.html(
         f'<a class="ek-link" href="{markup.page_link("", around.to_params())}" target="_self">'

@@ -9,7 +9,7 @@ from typing import Any
 from evenkeel.engines.reported import silent_sources
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import END_MS
-from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission
+from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission, untold_s
 
 Row = Mapping[str, Any]
 
@@ -29,8 +29,8 @@ class RequestPhase:
 
 
 def phases(row: Row, offset_s: float = 0.0) -> list[RequestPhase]:
-    """Return the phases that the request reached, in order from its arrival."""
-    found, start_s = [], offset_s
+    """Return the phases that the request reached, in order; prefill ends with the first token."""
+    found, start_s = [], offset_s + untold_s(row)
     for name in ("queue", "prefill", "decode"):
         duration_s = row[f"{name}_s"]
         if duration_s is None:
@@ -85,7 +85,8 @@ def _no_token_words(row: Row) -> str:
 
 def _longest_phase(row: Row, total_s: float | None) -> str:
     queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
-    name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
+    spent = [("queue", queue_s), ("prefill", prefill_s), ("outside its engine", untold_s(row))]
+    name, spent_s = max(spent, key=lambda item: item[1])
     share = spent_s / total_s if total_s else 0.0
     return f"{formats.percent(share)} of it {name} ({formats.seconds(spent_s)})"
 

@@ -5,7 +5,7 @@ SELECT
     status, input_tokens, cached_tokens, output_tokens, queue_s, prefill_s, decode_s, ttft_s, e2e_s,
     (toUnixTimestamp64Nano(time) - {start_ns:Int64}) / 1e9 AS offset_s,
     input_tokens - ifNull(cached_tokens, 0) AS prefilled_tokens,
-    offset_s + ifNull(queue_s, 0) AS prefill_start_s,
+    offset_s + greatest(ifNull(queue_s, 0), ifNull(ttft_s - prefill_s, 0)) AS prefill_start_s,
     isNotNull(prefill_s)
         AND prefill_start_s < ({end_ns:Int64} - {start_ns:Int64}) / 1e9
         AND prefill_start_s + ifNull(prefill_s, 0) > 0 AS is_prefilling_meanwhile,

@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.prices.engine_time import engine_times, in_periods
 from evenkeel.prices.price_file import EnginePrice, IdleShare, ModelPrice, PriceFile
-from evenkeel_collector.commands.charges import charges, focus_row, plain_row
+from evenkeel_collector.commands.charges import charges, focus_row, plain_row, time_text
 
 DAY = dt.datetime(2026, 12, 31)  # noqa: DTZ001, as the store's client returns it
 
@@ -141,7 +141,7 @@ def test_a_price_that_changes_within_a_period_counts_from_its_hour_on(
 )
 def test_a_period_ends_where_the_next_begins(per: str, end: str) -> None:
     (found,) = charges([row(1.0)], [], PriceFile(), per)
-    assert str(plain_row(found)["end"]).startswith(end)
+    assert time_text(found.end).startswith(end)
 
 
 @pytest.mark.parametrize(

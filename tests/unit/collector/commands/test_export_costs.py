@@ -57,6 +57,16 @@ def test_files_of_all_ranges_have_one_schema(tmp_path: Path) -> None:
         assert pyarrow.parquet.read_table(out).num_rows == len(rows)
     assert schemas[0] == schemas[1] == schemas[2]
     assert str(schemas[0].field("engine_s").type) == "double"
+    # A text could be compared with no time, nor taken apart, in DuckDB and pandas.
+    assert str(schemas[0].field("begin").type) == "timestamp[us, tz=UTC]"
+    assert str(schemas[0].field("end").type) == "timestamp[us, tz=UTC]"
+
+
+def test_times_in_csv_are_texts_in_utc(tmp_path: Path) -> None:
+    out = tmp_path / "costs.csv"
+    args = argparse.Namespace(out=out, format="csv")
+    write_rows(args, [plain_row(NO_CHARGE)], plain_row(NO_CHARGE))
+    assert ",1970-01-01T00:00:00Z,1970-01-01T00:00:00Z," in out.read_text()
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_column_is_reported_by_engines_with_a_metric_for_it(
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(0.5, "500 ms"), (0.25, "100 ms"), (0.95, "> 1 s"), (0.0, "0 ms")],
+    [(0.5, "500 ms"), (0.25, "≤ 100 ms"), (0.95, "> 1 s"), (0.0, "≤ 100 ms")],
 )
 def test_a_quantile_lies_within_its_bucket(share: float, expected: str) -> None:
     assert quantile_words([0.1, 0.9, 1.0], [25, 50, 0, 25], share) == expected
@@ -118,7 +118,7 @@ def histogram(engine: str, measure: str, num: int, mapped_as: str = "") -> dict[
 def test_histograms_say_what_an_engine_does_not_report() -> None:
     read = [histogram("tgi", "e2e_s", 10)]
     rows = {r.name: r for r in histogram_rows(read, ["tgi"])}
-    assert rows["total"].values[0] == "500 ms" and rows["total"].num_observations == "10"
+    assert rows["total"].values[0] == "≤ 1 s" and rows["total"].num_observations == "10"
     assert rows["time to first token"].values == ("not reported",) * 3
     assert rows["queue"].values == ("no data",) * 3
 
@@ -131,7 +131,7 @@ def test_histograms_under_names_that_engines_share() -> None:
     ]
     found = {(r.engine, r.name): r for r in histogram_rows(read, ["my-engine", "sglang"])}
     total = found["my-engine", "total"]
-    assert (total.values[0], total.num_observations) == ("500 ms", "20")
+    assert (total.values[0], total.num_observations) == ("≤ 1 s", "20")
     assert found["SGLang", "time per output token"].note.startswith("ends with the request")
     assert found["SGLang", "time to first token"].values == ("no data",) * 3
     assert found["my-engine", "queue"].values == ("not reported",) * 3

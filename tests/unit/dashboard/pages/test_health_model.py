@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw.slo_tiles import (
 from evenkeel_dashboard.pages.health.model import (
     Shown,
     headline_tiles,
+    newest_words,
     range_words,
     verdict,
     worst_firing,
@@ -161,6 +162,16 @@ def test_a_verdict_on_a_past_range_says_when() -> None:
     assert verdict([slo()], CALM, CALM, past).headline.startswith("At 03:10:00 UTC, healthy")
 
 
+def test_requests_of_a_sender_whose_clock_is_ahead_are_not_the_newest() -> None:
+    now_ms = TEN_PAST_THREE_MS
+    assert newest_words(None, None, now_ms) == ""
+    newest = newest_words(now_ms - 1000, None, now_ms)
+    assert newest.startswith("The store's newest request arrived ") and "clock" not in newest
+    ahead = newest_words(None, now_ms + 3_600_000, now_ms)
+    assert ahead.startswith("Some requests are up to 60 min in the future, until ")
+    assert newest_words(now_ms - 1000, now_ms + 3_600_000, now_ms) == f"{newest} {ahead}"
+
+
 def test_the_banner_leads_to_the_slo_that_burns_fastest() -> None:
     other = BURNING | {"slo": "worse", "window_burn_short": [50.0, 9.0]}
     assert worst_firing([slo(), BURNING, other]) == "worse"
@@ -182,7 +193,14 @@ def test_a_range_in_words(duration_s: float, is_fixed: bool, words: str) -> None
 def test_the_verdict_names_the_phase_that_grew() -> None:
     reason = verdict([BURNING], CROWDED, CALM, SHOWN).reason
     assert "81% of it queue" in reason
-    assert reason.endswith("It was 100 ms in the previous range: queue grew by 800 ms.")
+    assert reason.endswith("They took 100 ms in the previous range: queue grew by 800 ms.")
+
+
+def test_phases_that_leave_out_most_of_the_first_token_are_not_called_it() -> None:
+    # vLLM's own traces: 43 ms on average, of which its API server took more than half.
+    traced = CALM | {"queue_mean_s": 0.0, "prefill_mean_s": 0.0185}
+    reason = verdict([], traced, EMPTY, SHOWN).reason
+    assert reason.endswith("on average, queue and prefill took 18.5 ms, 100% of it prefill.")
 
 
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:

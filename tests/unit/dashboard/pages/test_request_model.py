@@ -16,7 +16,7 @@ from evenkeel_dashboard.pages.request.model import (
     phases,
     prefilling,
 )
-from evenkeel_dashboard.pages.request.token_model import tokens
+from evenkeel_dashboard.pages.request.token_model import cache_uses, tokens
 from tests.unit.dashboard.request_row import request
 
 
@@ -38,6 +38,19 @@ def test_phases_follow_each_other_and_stop_where_the_request_did() -> None:
         RequestPhase("decode", 11.0, 12.1),
     ]
     assert [p.name for p in phases(request(prefill_s=None, decode_s=None))] == ["queue"]
+
+
+def test_time_that_the_sender_counts_in_no_phase_is_before_them() -> None:
+    traced = request(queue_s=0.0, prefill_s=0.2)
+    assert phases(traced) == [
+        RequestPhase("queue", 0.8, 0.8),
+        RequestPhase("prefill", 0.8, 1.0),
+        RequestPhase("decode", 1.0, 2.1),
+    ]
+    said = explanation(traced, [], [])[0]
+    assert said.startswith("The first token came after 1 s, 80% of it outside its engine (800 ms).")
+    use = cache_uses(traced, {})[0]
+    assert (use.start_s, use.end_s) == (0.8, 1.0)
 
 
 def test_positions_have_rates_only_where_something_was_drafted() -> None:
