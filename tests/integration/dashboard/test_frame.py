@@ -242,6 +242,17 @@ def test_a_table_drawn_again_keeps_its_order_and_its_focus(
     page.close()
 
 
+def test_a_refresh_does_not_fade_the_page(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page(""))
+    lasted = page.locator("[data-testid=stElementContainer]:has(.ek-verdict)").evaluate(
+        "async (box) => { box.dataset.stale = 'true'; box.style.opacity = 0.33;"
+        " await new Promise((done) => setTimeout(done, 2500));"
+        " return getComputedStyle(box).opacity }"
+    )
+    assert lasted == "1"
+    page.close()
+
+
 def test_back_returns_to_where_one_was(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page())
     expect(page.locator(".st-key-card-slowest tbody a").first).to_be_visible()
