@@ -50,8 +50,9 @@ def change_cells(
         )
     for row in actions:
         said = control(row)
-        words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
-        found.append((row["time_ms"], True, f"control {said.lever}", "", words, Cell("")))
+        why = Cell(f"{said.reason or 'no reason given'} ({said.effect})", wraps=True)
+        what = f"control: {said.lever}"
+        found.append((row["time_ms"], True, what, said.before, said.after, why))
     found.sort(key=lambda change: -change[0])
     return [
         [
