@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 
 # A comparison is of this long before a change and after it.
 _AROUND_MS = 3_600_000
+# Names longer than this are wrapped.
+_LONG = 30
 
 
 def change_cells(
@@ -63,7 +65,7 @@ def change_cells(
             ),
             Cell(what),
             Cell(before or "–"),
-            Cell(after, wraps=True),
+            Cell(after, wraps=len(after) > _LONG),
             more,
         ]
         for at_ms, is_exact, what, before, after, more in found
