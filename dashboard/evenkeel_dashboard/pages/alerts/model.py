@@ -124,7 +124,7 @@ def explore_params(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: values[0] for name, values in query.items()}
 
 
-def with_just_fired(found: Sequence[Row], kept: Sequence[Row]) -> list[Row]:
+def with_just_fired(found: Sequence[dict[str, Any]], kept: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the stored alerts, and those that fire but take seconds to be stored; counted too.
 
     Args:
@@ -153,7 +153,7 @@ def with_just_fired(found: Sequence[Row], kept: Sequence[Row]) -> list[Row]:
     return [{**each, **counts} for each in shown]
 
 
-def _as_stored(kept: Row) -> Row:
+def _as_stored(kept: Row) -> dict[str, Any]:
     """Return what the evaluator knows of an alert as a row of the query `alerts`."""
     since_ms = parse_time_ms(kept["since"]) or 0
     return {
