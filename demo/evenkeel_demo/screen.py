@@ -105,11 +105,11 @@ class Screen:
         """Print the report of the whole demo."""
         table = Table("figure", "value", title="evenkeel demo: stored results")
         for name in _COUNTS:
-            table.add_row(name.replace("_", " "), str(figures[name]))
+            table.add_row(name.replace("_", " "), f"{figures[name]:,}")
         for name in ("ttft_s", "itl_s"):
             values = [_duration(value) for value in figures[name].values()]
             table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
-        table.add_row("tokens/s", _number(figures["tokens_per_s"], ".0f"))
+        table.add_row("tokens/s", _number(figures["tokens_per_s"], ",.0f"))
         table.add_row("cached prompt tokens", _number(figures["cached_token_ratio"], ".1%"))
         table.add_row("accepted draft tokens", _number(figures["acceptance_rate"], ".1%"))
         self._console.print(table)
@@ -117,7 +117,10 @@ class Screen:
             self.say(line)
         self.say(figures["comparison_summary"])
         for alert in figures["alerts"]:
-            self.say(f"alert {alert['status']}: {alert['slo']} ({alert['severity']})")
+            self.say(
+                f"{_clock(alert['at'])}  alert {alert['status']}: {alert['slo']} "
+                f"({alert['severity']})"
+            )
         self.say(f"data and logs: {figures['data_dir']}")
 
 
@@ -137,7 +140,7 @@ def _cells(frame: Frame) -> list[tuple[str, str]]:
     counters = frame.counters
     recent = sorted(counters.ttft_s[-RECENT_REQUESTS:])
     return [
-        ("requests", str(counters.requests)),
+        ("requests", f"{counters.requests:,}"),
         ("in flight", str(counters.in_flight)),
         ("errors", str(counters.errors)),
         ("cancelled", str(counters.cancelled)),
@@ -157,13 +160,17 @@ def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_notification(notification: ReceivedAlert) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(notification.at))
+    when = _clock(notification.at)
     # The summary describes the state when the alert fired.
     summary = f" {notification.summary}" if notification.status == "firing" else ""
     return (
         f"{when}  webhook: {notification.name} {notification.status} "
         f"({notification.severity}){summary}"
     )
+
+
+def _clock(unix_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(unix_s))
 
 
 def _duration(seconds: float | None) -> str:

@@ -300,7 +300,13 @@ class _Stage:
             "crowds": report.compare_crowds(counters),
             "phases": report.describe_chats(counters),
             "alerts": [
-                {"status": n.status, "slo": n.name, "severity": n.severity, "summary": n.summary}
+                {
+                    "at": n.at,
+                    "status": n.status,
+                    "slo": n.name,
+                    "severity": n.severity,
+                    "summary": n.summary,
+                }
                 for n in self._told
             ],
             "comparison": self.comparison.result,

@@ -335,7 +335,9 @@ class Traffic:
         finally:
             counters.in_flight -= 1
         answer = "".join(words)
-        if slo_class == CHAT and self._random.random() < FEEDBACK_RATIO:
+        votes = self._random.random() < FEEDBACK_RATIO
+        # Not from the start: of the first few votes, one bad one spends an objective's budget.
+        if slo_class == CHAT and votes and phase is not DemoPhase.HEALTHY:
             await self._say_what_they_think(client, caller, answer, question)
         return answer
 

@@ -317,7 +317,7 @@ def _prefix_words(prefix: PrefixUse) -> str:
     tokens = "" if prefix.missed_tokens is None else f"{prefix.missed_tokens:,} "
     by = f" by {prefix.evicted_by}" if prefix.evicted_by else ""
     cost = f"; computing them took {measured_duration(prefix.cost_s)}" if prefix.cost_s else ""
-    return f"{tokens}prompt tokens were not in the prefix cache: {why}{by}{cost}."
+    return f"{tokens}prompt tokens (whole blocks) were not in the prefix cache: {why}{by}{cost}."
 
 
 def _help(worst: Sequence[LedgerEntry], width: int) -> Iterator[str]:

@@ -51,16 +51,14 @@ def windows_text(
     """Return a table of windows with detection and reset times per error ratio."""
     rows = [["severity", "budget", "long", "short", "factor", "fires above"]]
     for window in windows:
-        limit = f"{exact_percent(window.error_limit(target))} errors"
+        error_limit = window.error_limit(target)
+        limit = f"{exact_percent(error_limit)} errors" if error_limit < 1 else "never"
         spent = exact_percent(window.budget_ratio)
         spans = format_duration(window.long_s), format_duration(window.short_s)
         rows.append([window.severity, spent, *spans, f"{float(window.factor):.4g}", limit])
     lines = [_table(rows)]
     if any(window.error_limit(target) >= 1 for window in windows):
-        lines.append(
-            "An error ratio of 100% or more can never be exceeded: that window pair never fires at "
-            "this target."
-        )
+        lines.append("never: not even 100% errors burn that fast at this target.")
     if any(window.factor < 1 for window in windows):
         lines.append(
             "A factor below 1 fires even though the budget would last: the window is too long for "

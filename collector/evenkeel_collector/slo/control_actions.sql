@@ -4,6 +4,7 @@
 SELECT
     arrayFirst(key -> key LIKE 'evenkeel._%.change', mapKeys(SpanAttributes)) AS attribute,
     SpanAttributes[attribute] AS change,
+    SpanAttributes AS attributes,
     toUnixTimestamp64Nano(Timestamp) AS time_ns
 FROM spans
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')

@@ -79,7 +79,7 @@ def describe(
             ),
         }
     if slo.scale != 1:
-        annotations["scale"] = f"all windows are shortened to {slo.scale} of their length"
+        annotations["scale"] = f"demo: windows are {float(1 / slo.scale):g}× shorter"
     from_ns = now_ns - int(burn.window.long_s * 10**9)
     if dashboard_url is not None:
         annotations["dashboard"] = window_link(dashboard_url, slo, from_ns, now_ns)

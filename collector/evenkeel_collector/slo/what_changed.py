@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel.control_levers import lever_change
 from evenkeel.errors import StoreError
 from evenkeel.slo.change_points import ChangePoint, find_changes
 from evenkeel.slo.model import Slo
@@ -159,9 +160,18 @@ def changed_selections(slo: Slo) -> list[dict[str, object]]:
 def _control_action(slo: Slo, to_ns: int, store: SloStore) -> str | None:
     span = {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns, "tenant": _tenant(slo)}
     for row in store.read(_HERE / "control_actions.sql", span):
-        what = row["attribute"].removeprefix("evenkeel.").removesuffix(".change")
-        return f"{what}: {row['change']} at {rfc3339(row['time_ns'])}"
+        return f"{action_words(row)} at {rfc3339(row['time_ns'])}"
     return None
+
+
+def action_words(row: Mapping[str, Any]) -> str:
+    """Describe one automatic change of the runtime; a dry run is named as such."""
+    what = row["attribute"].removeprefix("evenkeel.").removesuffix(".change")
+    changed = lever_change(row["attributes"])
+    if changed is None or not changed.lever:
+        return f"{what}: {row['change']}"
+    unchanged = " (dry run: nothing changed)" if changed.is_dry_run else ""
+    return f"{what}: {changed.lever} from {changed.before} to {changed.after}{unchanged}"
 
 
 def _tenant(slo: Slo) -> str:

@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 
 # A comparison is of this long before a change and after it.
 _AROUND_MS = 3_600_000
+# Names longer than this are wrapped.
+_LONG = 30
 
 
 def change_cells(
@@ -50,8 +52,9 @@ def change_cells(
         )
     for row in actions:
         said = control(row)
-        words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
-        found.append((row["time_ms"], True, f"control {said.lever}", "", words, Cell("")))
+        why = Cell(f"{said.reason or 'no reason given'} ({said.effect})", wraps=True)
+        what = f"control: {said.lever}"
+        found.append((row["time_ms"], True, what, said.before, said.after, why))
     found.sort(key=lambda change: -change[0])
     return [
         [
@@ -62,7 +65,7 @@ def change_cells(
             ),
             Cell(what),
             Cell(before or "–"),
-            Cell(after, wraps=True),
+            Cell(after, wraps=len(after) > _LONG),
             more,
         ]
         for at_ms, is_exact, what, before, after, more in found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.control_levers import lever_change
 from evenkeel_dashboard.draw import formats
 
 Row = Mapping[str, Any]
@@ -17,11 +18,17 @@ class ControlAction:
     """A control action in words: the change, the reason, and the outcome."""
 
     lever: str
-    change: str
+    before: str
+    after: str
     reason: str
     burn: str
     effect: str
     level: str
+
+    @property
+    def change(self) -> str:
+        """The values before and after."""
+        return f"{self.before} → {self.after}" if self.before else self.after
 
 
 def control(row: Row) -> ControlAction:
@@ -29,12 +36,13 @@ def control(row: Row) -> ControlAction:
     said: Mapping[str, str] = row["attributes"]
     name = "evenkeel.control."
     before, after = (_float(said.get(f"{name}burn_{when}")) for when in ("before", "after"))
-    change = said.get(f"{name}change", "")
-    if f"{name}after" in said:
-        change = f"{said.get(f'{name}before', '?')} → {said[f'{name}after']}"
+    changed = lever_change(said)
     effect, level = "not measured", "unknown"
-    if said.get(f"{name}is_dry_run", "").lower() == "true":
+    if changed is not None and changed.is_dry_run:
         effect, level = "dry run", "unknown"
+    elif said.get(f"{name}lever") == "mode":
+        # A person's switch: what the burn rate does next is not its effect.
+        effect, level = "switched", "unknown"
     elif before is not None and after is not None:
         if after < before:
             effect, level = "burn fell", "good"
@@ -43,8 +51,9 @@ def control(row: Row) -> ControlAction:
         else:
             effect, level = "burn did not fall", "warning"
     return ControlAction(
-        lever=said.get(f"{name}lever", str(row["name"])),
-        change=change or formats.NO_DATA,
+        lever=(changed and changed.lever) or said.get(f"{name}lever") or str(row["name"]),
+        before=changed.before if changed else "",
+        after=changed.after if changed else said.get(f"{name}change", "") or formats.NO_DATA,
         reason=said.get(f"{name}reason", ""),
         burn=f"{formats.number(before)} → {formats.number(after)}",
         effect=effect,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from evenkeel.engines import reported
 from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, now_in_zone, zone_name
@@ -258,10 +259,16 @@ def zoned(header: str) -> str:
 
 
 def span_of(duration_s: float) -> str:
-    """Return the length of a range in words: 15 min, 6 h, 30 d."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+    """Return the length of a range in words: 15 min, 6 h, 30 d, 2 min 15 s."""
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    for size, unit in units[:-1]:
         if duration_s >= size and (duration_s / size).is_integer():
             return f"{duration_s / size:.0f} {unit}"
+    if math.isfinite(duration_s) and duration_s >= 120:
+        for (size, unit), (part, small) in pairwise(units):
+            if duration_s >= size:
+                rest = duration_s % size // part
+                return f"{duration_s // size:.0f} {unit}" + (f" {rest:.0f} {small}" if rest else "")
     return seconds(duration_s)
 
 

@@ -98,8 +98,11 @@ def _number(tile: Tile, compared_with: str) -> str:
         else ""
     )
     empty = " ek-empty" if tile.value == "no data" else ""
+    # Three values, such as percentiles in milliseconds, are wider than two tiles.
+    three = " ek-three" if tile.value.count(" · ") > 1 else ""
+    wide = f" ek-span{three}" if tile.is_wide else ""
     return (
-        f'<div class="ek-tile{" ek-span" if tile.is_wide else ""}" title="{escape(tile.meaning)}">'
+        f'<div class="ek-tile{wide}" title="{escape(tile.meaning)}">'
         f'<div class="ek-label">{escape(tile.label)}</div>'
         f'<div class="ek-value{empty}" data-tile="{escape(tile.label)}">{escape(tile.value)}</div>'
         f"{change}</div>"

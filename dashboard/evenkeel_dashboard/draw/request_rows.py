@@ -56,6 +56,8 @@ def _request_cells(
         ("prefill", colours.prefill, row["prefill_s"] or 0.0),
         ("decode", colours.decode, row["decode_s"] or 0.0),
     ]
+    # The engine did nothing for it, so that there is nothing to be missing.
+    is_cached = row.get("response_cache") in ("exact", "semantic")
     return [
         Cell(
             short_id(row["request_id"]),
@@ -66,13 +68,20 @@ def _request_cells(
         Cell(formats.short_clock_ms(row["time_ms"]), sorts_as=row["time_ms"]),
         Cell(said(formats.seconds(row["ttft_s"]), row, "ttft_s"), is_number=True),
         Cell(
-            html=phase_bar(phases, longest_s)
+            html="answered from the cache"
+            if is_cached
+            else phase_bar(phases, longest_s)
             or said(formats.NO_DATA, row, "queue_s", "prefill_s", "decode_s"),
             sorts_as=sum(value for _, _, value in phases),
         ),
         Cell(formats.seconds(row["e2e_s"]), is_number=True),
         *(
-            Cell(said(formats.count(row[name]), row, name), is_number=True)
+            Cell(
+                "–"
+                if is_cached and row[name] is None
+                else said(formats.count(row[name]), row, name),
+                is_number=True,
+            )
             for name in ("input_tokens", "cached_tokens", "output_tokens")
         ),
         Cell(row["model"]),

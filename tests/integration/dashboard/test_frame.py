@@ -242,6 +242,31 @@ def test_a_table_drawn_again_keeps_its_order_and_its_focus(
     page.close()
 
 
+@pytest.mark.parametrize("width", [1440, 1000, 390])
+def test_a_tile_has_room_for_three_long_values(
+    platform: Platform, browser: Browser, width: int
+) -> None:
+    page = opened(browser, platform.page(""))
+    page.set_viewport_size({"width": width, "height": 900})
+    over = page.locator(".ek-tile.ek-span .ek-value").evaluate(
+        "(box) => { box.textContent = '97.3 ms · 97.5 ms · 98.1 ms';"
+        " return box.scrollWidth - box.clientWidth }"
+    )
+    assert over <= 0
+    page.close()
+
+
+def test_a_refresh_does_not_fade_the_page(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page(""))
+    lasted = page.locator("[data-testid=stElementContainer]:has(.ek-verdict)").evaluate(
+        "async (box) => { box.dataset.stale = 'true'; box.style.opacity = 0.33;"
+        " await new Promise((done) => setTimeout(done, 2500));"
+        " return getComputedStyle(box).opacity }"
+    )
+    assert lasted == "1"
+    page.close()
+
+
 def test_back_returns_to_where_one_was(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page())
     expect(page.locator(".st-key-card-slowest tbody a").first).to_be_visible()

@@ -1,6 +1,7 @@
 """What the demo prints of its figures."""
 
 import io
+import time
 from typing import Any
 
 import pytest
@@ -43,3 +44,30 @@ def test_a_line_is_said_as_it_is() -> None:
     stream = io.StringIO()
     Screen(stream).say("data and logs: /tmp/[a]/b[/c] :smile:")
     assert stream.getvalue() == "data and logs: /tmp/[a]/b[/c] :smile:\n"
+
+
+def test_the_report_says_when_an_alert_fired() -> None:
+    stream = io.StringIO()
+    quantiles = {"p50": 0.1, "p95": 0.2, "p99": 0.3}
+    counts = (
+        "requests", "errors", "cancelled", "spans_stored", "answered_from_cache",
+        "verified_from_cache", "compressed", "feedback", "live_evaluations",
+    )  # fmt: skip
+    alert = {"at": 0.0, "status": "firing", "slo": "support-ttft", "severity": "page"}
+    Screen(stream).show_report(
+        {
+            **dict.fromkeys(counts, 18_254),
+            "ttft_s": quantiles,
+            "itl_s": quantiles,
+            "tokens_per_s": 1_550.0,
+            "cached_token_ratio": 0.471,
+            "acceptance_rate": None,
+            "crowds": {},
+            "comparison_summary": "A/B of prompt versions 1 and 2: not started",
+            "alerts": [alert],
+            "data_dir": "/tmp/demo",
+        }
+    )
+    begun = time.strftime("%H:%M:%S", time.localtime(0))
+    assert f"{begun}  alert firing: support-ttft (page)" in stream.getvalue()
+    assert "18,254" in stream.getvalue()

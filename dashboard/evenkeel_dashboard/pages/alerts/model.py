@@ -124,6 +124,53 @@ def explore_params(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: values[0] for name, values in query.items()}
 
 
+def with_just_fired(found: Sequence[dict[str, Any]], kept: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the stored alerts, and those that fire but take seconds to be stored; counted too.
+
+    Args:
+        found: Rows of the query `alerts`; the first one has the counts of all.
+        kept: What the evaluator knows of the alerts.
+    """
+    num_all = found[0]["num_alerts"] if found else 0
+    stored = {(each["slo"], each["severity"]) for each in found if each["state"] == "firing"}
+    fired = {
+        (each["slo"], each["severity"]): each
+        for each in kept
+        if each["state"] == "firing" and (each["slo"], each["severity"]) not in stored
+    }
+    if not fired or num_all > len(found):
+        return list(found)
+    rest = [each for each in found if (each["slo"], each["severity"]) not in fired
+            or each["state"] != "pending"]  # fmt: skip
+    shown = [*map(_as_stored, fired.values()), *rest]
+    severities = [each["severity"] for each in shown if each["state"] == "firing"]
+    counts = {
+        "num_alerts": len(shown),
+        "num_pages": severities.count("page"),
+        "num_tickets": len(severities) - severities.count("page"),
+        "num_pending": sum(each["state"] == "pending" for each in shown),
+    }
+    return [{**each, **counts} for each in shown]
+
+
+def _as_stored(kept: Row) -> dict[str, Any]:
+    """Return what the evaluator knows of an alert as a row of the query `alerts`."""
+    since_ms = parse_time_ms(kept["since"]) or 0
+    return {
+        "alert_id": f"{kept['slo']} {kept['severity']}",
+        "slo": kept["slo"],
+        "severity": kept["severity"],
+        "alertname": kept["labels"].get("alertname", ""),
+        "state": "firing",
+        "started_ms": since_ms,
+        "fired_ms": since_ms,
+        "ended_ms": None,
+        "was_silenced": bool(kept["silenced_until"]),
+        "burn_long": None,
+        "annotations": kept["annotations"],
+    }
+
+
 def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
     """Return the pending and firing periods of each alert, cut to the window."""
     bars = []

@@ -34,6 +34,7 @@ from evenkeel_dashboard.pages.alerts.model import (
     silenced_alerts,
     silenced_s,
     timeline,
+    with_just_fired,
 )
 
 ALERT_HEADERS = (
@@ -54,6 +55,9 @@ def _body(selection: Selection) -> None:
     found = reading.rows(reading.SHARED / "alerts.sql", range_of(window))
     book, problem = _read_book()
     past_ms = window.to_ms if selection.is_past(now_ms()) else None
+    # What the evaluator knows is of now.
+    kept = [] if past_ms else (book or {}).get("alerts", [])
+    found = with_just_fired(found, kept)
     level, sentence = headline(found, book is not None, past_ms)
     told = delivery_words(book["notifications"], _failing(book)) if book else ""
     num_all = found[0]["num_alerts"] if found else 0
@@ -81,8 +85,6 @@ def _body(selection: Selection) -> None:
             )
         )
     active = [alert for alert in found if alert["state"] in ("firing", "pending")]
-    # What the evaluator knows is of now.
-    kept = [] if past_ms else (book or {}).get("alerts", [])
     for number, alert in enumerate(active):
         with st.container(border=True, key=f"card-alert-{number}"):
             show_active(alert, kept, selection, past_ms)

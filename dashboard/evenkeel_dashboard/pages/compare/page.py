@@ -154,7 +154,10 @@ def _cohort(side: Cohort) -> reading.Rows:
 def _show_quantiles(
     both: tuple[Cohort, Cohort], samples: list[list[float]], rows: list[dict[str, Any]]
 ) -> None:
-    st.html('<div class="ek-title">Side by side<small>for the requests compared</small></div>')
+    st.html(
+        f'<div class="ek-title">Side by side<small>percentiles of up to {MAX_EACH:,} requests of '
+        "each side, drawn at random</small></div>"
+    )
     table = [
         [
             Cell("requests"),

@@ -36,7 +36,12 @@ def show_speculation(data: EngineData) -> None:
             with column:
                 st.html(
                     f'<div class="ek-label">{escape(name)}</div>'
-                    + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions, {name}")
+                    + markup.table(
+                        _POSITION_HEADERS,
+                        _position_cells(listed),
+                        f"Positions, {name}",
+                        is_short=True,
+                    )
                 )
         drafted = data.positions["drafted_tokens"]
         accepted = data.positions["accepted_tokens"] or 0
@@ -81,8 +86,8 @@ def _show_gain(data: EngineData) -> None:
     if not data.gains:
         st.html(
             markup.remark(
-                "Not measured in this range. --speculate auto measures it, and the collector "
-                "reads it from the runtime's metrics:",
+                "Not measured in this range. --speculate auto measures it within some 8,000 steps "
+                "that have drafts, and the collector reads it from the runtime's metrics:",
                 "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
             )
         )

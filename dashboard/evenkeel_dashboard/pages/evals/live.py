@@ -142,8 +142,8 @@ def _contents(rows: list[Row], week: dict[str, int]) -> dict[str, tuple[str, str
 def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
     asked, answered = content or ("", "")
     trace_id = row["trace_id"]
-    title = asked.splitlines()[0][:90] if asked else f"trace {trace_id[:8]}…"
-    with st.expander(markup.plain(f"{title}: {'; '.join(row['reasons'])[:110]}")):
+    title = _cut(asked.splitlines()[0], 90) if asked else f"trace {trace_id[:8]}…"
+    with st.expander(markup.plain(f"{title} ({_cut('; '.join(row['reasons']), 110)})")):
         href = page_link("request", {"trace_id": trace_id})
         st.html(
             markup.facts(
@@ -160,6 +160,10 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
             st.caption("Reviewing requires a token with the admin scope.")
             return
         _show_review_form(row)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _show_review_form(row: Row) -> None:

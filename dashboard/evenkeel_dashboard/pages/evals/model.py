@@ -140,7 +140,10 @@ def weighted_share(rows: Sequence[Row]) -> EstimatedShare:
     z = 1.959964
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return EstimatedShare(share, max(0.0, centre - half), min(1.0, centre + half), num_scored)
+    # At none and at all, a bound is exact; rounding errors would show 99.99999%.
+    lower = 0.0 if share == 0 else max(0.0, centre - half)
+    upper = 1.0 if share == 1 else min(1.0, centre + half)
+    return EstimatedShare(share, lower, upper, num_scored)
 
 
 def answer_text(stored: str) -> str:

@@ -126,14 +126,7 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
         return StateSummary("warning", at + _recovered_words(firing, shown), reason)
     levels = [slo_state(row)[0] for row in slos]
     if "warning" in levels:
-        names = _listed(
-            [
-                f"{row['slo']} ({slo_state(row)[1]})"
-                for row in slos
-                if slo_state(row)[0] == "warning"
-            ]
-        )
-        return StateSummary("warning", f"{at}{'at' if at else 'At'} risk: {names}", reason)
+        return StateSummary("warning", at + _warned_words(slos, is_past=bool(at)), reason)
     if not slos:
         none = f"{at}no SLO was" if at else "No SLO is"
         return StateSummary("unknown", f"{none} evaluated, so health cannot be judged", reason)
@@ -151,6 +144,18 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
         verb = "is" if len(stale) == 1 else "are"
         words += f"; {_listed([row['slo'] for row in stale])} {verb} no longer evaluated"
     return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
+
+
+def _warned_words(slos: Sequence[Row], *, is_past: bool) -> str:
+    """Return which SLOs are about to fire, or have only spent their budget."""
+    warned = [row for row in slos if slo_state(row)[0] == "warning"]
+    if any(row["state"] == "pending" for row in warned):
+        names = _listed([f"{row['slo']} ({slo_state(row)[1]})" for row in warned])
+        return f"{'at' if is_past else 'At'} risk: {names}"
+    no, is_ = ("no", "was") if is_past else ("No", "is")
+    have, their = ("has", "its") if len(warned) == 1 else ("have", "their")
+    names = _listed([row["slo"] for row in warned])
+    return f"{no} SLO {is_} firing, but {names} {have} spent {their} error budget"
 
 
 def _listed(names: Sequence[str]) -> str:

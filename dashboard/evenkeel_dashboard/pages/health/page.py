@@ -105,7 +105,7 @@ def _body(selection: Selection) -> None:
         return
     st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
     show_slos(data, selection)
-    is_firing = any(alert["state"] == "firing" for alert in data.alerts)
+    is_firing = any(row["state"] == "firing" for row in (*data.slos, *data.alerts))
     if is_firing:
         _show_alerts(data, selection)
     st.html(
@@ -301,8 +301,16 @@ def _show_alerts(data: HealthData, selection: Selection) -> None:
             f'<div class="ek-title">Alerts<small>firing {now}, and in this range{some}'
             "</small></div>"
         )
-        if not data.alerts:
+        names = {alert["slo"] for alert in data.alerts if alert["state"] == "firing"}
+        fired = [row["slo"] for row in data.slos if row["state"] == "firing"]
+        if just_fired := [slo for slo in fired if slo not in names]:
+            st.caption(
+                f"Just fired: {markup.plain(', '.join(just_fired))}. The cause and examples "
+                "follow within seconds."
+            )
+        elif not data.alerts:
             st.caption("No alerts in this range.")
+        if not data.alerts:
             return
         headers = (
             "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",

@@ -73,7 +73,9 @@ def prefix_miss(attributes: Attributes) -> PrefixMiss | None:
     cost_s = number(attributes, f"{_PREFIX}cost_s")
     diverged_at = number(attributes, f"{_PREFIX}diverged_at")
     unstable = number(attributes, f"{_PREFIX}unstable_tokens")
-    words = f"{formats.count(missed)} prompt tokens were not in the prefix cache: {why}"
+    words = (
+        f"{formats.count(missed)} prompt tokens (whole blocks) were not in the prefix cache: {why}"
+    )
     if miss == "diverged" and diverged_at is not None:
         words += f", from token {diverged_at:,.0f} on"
     words += f". Computing them took {formats.seconds(cost_s)}." if cost_s else "."

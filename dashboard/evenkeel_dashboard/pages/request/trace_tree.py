@@ -280,7 +280,7 @@ def _root_words(roots: Sequence[Node]) -> str:
     if not orphans:
         return ""
     if orphans == len(roots):
-        return "The trace's first span was not received: it has no root."
+        return "The caller's own span was not received: the trace begins with what it called."
     return _words(
         orphans, "names a parent that was not received", "name a parent that was not received"
     )

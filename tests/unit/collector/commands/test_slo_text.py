@@ -170,3 +170,23 @@ spec:
   timeWindow: [{{duration: 30d, isRolling: true}}]
   {scale}
 """
+
+
+def test_a_pair_that_no_error_ratio_can_exceed_never_fires(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_file_text("0.7"), encoding="utf-8")
+    text = check_text(read_slo_file(path))
+    assert "432%" not in text and "never: not even 100% errors" in text
+    assert text.count("  never\n") == 2
+
+
+def slo_file_text(target: str) -> str:
+    return f"""\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: liked}}
+spec:
+  indicator: {{metric: feedback}}
+  objectives: [{{target: {target}}}]
+  timeWindow: [{{duration: 30d, isRolling: true}}]
+"""

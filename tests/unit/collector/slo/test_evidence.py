@@ -16,7 +16,12 @@ from evenkeel_collector.slo.evidence import (
     window_link,
     worst_versions,
 )
-from evenkeel_collector.slo.what_changed import changed_selections, nearest_change, worst_cohorts
+from evenkeel_collector.slo.what_changed import (
+    action_words,
+    changed_selections,
+    nearest_change,
+    worst_cohorts,
+)
 
 
 def causes(**values: Any) -> dict[str, Any]:
@@ -63,6 +68,36 @@ def test_bad_requests_by_end_and_by_prompt_size() -> None:
     ]
     assert bad_by_prompt_size(sizes) == "up to 1024 tokens: 7 of 10"
     assert bad_by_prompt_size(sizes[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("lever", "is_dry_run", "words"),
+    [
+        pytest.param(
+            "prefill_chunk",
+            "true",
+            "control: prompt tokens per step from 100% to 25% (dry run: nothing changed)",
+            id="a dry run is not an action",
+        ),
+        pytest.param(
+            "draft_tokens", "false", "control: draft length from 100% to 25%", id="an action"
+        ),
+    ],
+)
+def test_what_control_did(lever: str, is_dry_run: str, words: str) -> None:
+    said = {"lever": lever, "before": "1", "after": "0.25", "is_dry_run": is_dry_run}
+    attributes = {f"evenkeel.control.{name}": value for name, value in said.items()}
+    row = {
+        "attribute": "evenkeel.control.change",
+        "change": f"{lever} 1 -> 0.25",
+        "attributes": attributes,
+    }
+    assert action_words(row) == words
+
+
+def test_another_change_of_the_runtime_is_quoted() -> None:
+    row = {"attribute": "evenkeel.cache.change", "change": "serve -> draft", "attributes": {}}
+    assert action_words(row) == "cache: serve -> draft"
 
 
 def cohort(dimension: str, name: str, total: float, bad: float) -> dict[str, Any]:

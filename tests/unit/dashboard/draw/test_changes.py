@@ -27,3 +27,14 @@ def test_a_change_is_compared_around_its_time_not_in_the_range_of_the_page() -> 
     found = Selection.from_params(params)
     assert (found.from_ms, found.to_ms) == (week_ago_ms - 3_600_000, week_ago_ms + 3_600_000)
     assert (params["a"], params["b"], params["tenant"]) == ("support@1", "support@2", "acme")
+
+
+def test_a_control_action_has_its_values_in_words_and_why() -> None:
+    said = {"lever": "prefill_chunk", "before": "1", "after": "0.25", "is_dry_run": "true"}
+    said["reason"] = "chat: 4 of its requests over 1 s in 10 s, burn 14.3"
+    attributes = {f"evenkeel.control.{name}": value for name, value in said.items()}
+    row = {"time_ms": MINUTE_MS, "name": "evenkeel.control", "attributes": attributes}
+    ((_, what, before, after, why),) = change_cells([], [row], {})
+    assert what.text == "control: prompt tokens per step"
+    assert (before.text, after.text) == ("100%", "25%")
+    assert why.text == f"{said['reason']} (dry run)"

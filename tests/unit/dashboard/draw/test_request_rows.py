@@ -73,3 +73,11 @@ def test_ids_of_exemplars_are_first_words() -> None:
 
 def test_a_long_id_shows_its_end() -> None:
     assert short_id("chatcmpl-0123456789abcdef") == "…456789abcdef"
+
+
+def test_an_answer_from_the_cache_misses_nothing() -> None:
+    nothing = dict.fromkeys(("queue_s", "prefill_s", "decode_s", "cached_tokens", "output_tokens"))
+    seen = {"ttft_s": 0.005, "e2e_s": 0.006, "input_tokens": 720}
+    hit = row(**nothing, **seen, response_cache="exact")
+    cells = [cell.text or cell.html for cell in request_cells([hit], {}, LIGHT)[0]]
+    assert "answered from the cache" in cells and "no data" not in cells

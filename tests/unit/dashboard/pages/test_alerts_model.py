@@ -23,6 +23,7 @@ from evenkeel_dashboard.pages.alerts.model import (
     silenced_alerts,
     silenced_s,
     timeline,
+    with_just_fired,
 )
 
 WINDOW = Window(1_000_000, 2_000_000, 10)
@@ -68,6 +69,32 @@ def test_the_headline_counts_what_fires(
     assert headline(alerts) == (level, now)
     at = f"At 2026-11-25 03:10:00 UTC, {past}"
     assert headline(alerts, past_ms=TEN_PAST_THREE_MS) == (level, at)
+
+
+def kept(slo: str, severity: str, state: str = "firing") -> dict[str, Any]:
+    return {
+        "slo": slo, "severity": severity, "state": state, "since": "2026-11-25T03:10:00Z",
+        "silenced_until": None, "labels": {}, "annotations": {"summary": "burns"},
+    }  # fmt: skip
+
+
+def test_an_alert_that_is_not_stored_yet_is_firing() -> None:
+    assert with_just_fired([], [kept("s", "page", "resolved")]) == []
+    found = with_just_fired([], [kept("s", "page")])
+    assert headline(found) == ("bad", "1 page is firing")
+    assert (found[0]["fired_ms"], found[0]["annotations"]) == (
+        TEN_PAST_THREE_MS,
+        {"summary": "burns"},
+    )
+    stored = [alert(num_pages=0, num_tickets=0, num_pending=1, num_alerts=1, state="pending")]
+    assert headline(with_just_fired(stored, [kept("s", "page")])) == ("bad", "1 page is firing")
+    beside = with_just_fired(stored, [kept("s", "ticket")])
+    assert [each["state"] for each in beside] == ["firing", "pending"]
+    assert headline(beside) == ("warning", "1 ticket is firing")
+    firing = [alert(num_pages=1, num_tickets=0, num_pending=0, num_alerts=1)]
+    assert with_just_fired(firing, [kept("s", "page")]) == firing
+    many = [each | {"num_alerts": 101} for each in firing]
+    assert with_just_fired(many, [kept("z", "page")]) == many, "those beyond the limit are counted"
 
 
 def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:

@@ -155,6 +155,9 @@ def test_a_measured_speed_up_in_words(lower: float, upper: float, words: str) ->
             "dry run",
             id="a dry run",
         ),
+        pytest.param(
+            {"lever": "mode", "burn_before": "1", "burn_after": "9"}, "switched", id="by a person"
+        ),
     ],
 )
 def test_the_effect_of_a_control_action(attributes: dict[str, str], effect: str) -> None:

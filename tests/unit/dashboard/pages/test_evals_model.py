@@ -87,6 +87,12 @@ def test_equal_weights_give_wilsons_interval() -> None:
     assert (found.lower, found.upper) == pytest.approx((0.49016, 0.94332), abs=1e-4)
 
 
+def test_all_right_may_be_all_right_and_all_wrong_all_wrong() -> None:
+    for num in range(1, 600):
+        assert weighted_share([live(True, 0.25)] * num).upper == 1
+        assert weighted_share([live(False, 0.25)] * num).lower == 0
+
+
 def test_nothing_scored_is_no_share() -> None:
     assert weighted_share([]).value is None
 

@@ -82,7 +82,10 @@ SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={}
             [slo(state="pending", severity="page")], "warning", "At risk: chat-ttft", id="pending"
         ),
         pytest.param(
-            [slo(budget_left_ratio=-0.2)], "warning", "budget spent", id="calm but overspent"
+            [slo(budget_left_ratio=-0.2)],
+            "warning",
+            "No SLO is firing, but chat-ttft has spent its error budget",
+            id="calm but overspent",
         ),
         pytest.param(
             [slo(state="no_data", sli=None, budget_left_ratio=None)],

@@ -43,7 +43,9 @@ def test_a_prefix_miss_says_why_and_what_it_cost() -> None:
         }
     )
     assert found is not None and found.evicted_by == "chatcmpl-3"
-    assert found.words.startswith("512 prompt tokens were not in the prefix cache: evicted 3")
+    assert found.words.startswith(
+        "512 prompt tokens (whole blocks) were not in the prefix cache: evicted 3"
+    )
     assert "Computing them took 120 ms" in found.words
 
 
