@@ -26,13 +26,14 @@ class Act:
     num_chats: int
 
 
+# Between the crowds, the page of the first one resolves: its windows are 30 s and 2.5 s long.
 ACTS = (
     Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3), 0.15, 10),
     Act(DemoPhase.CROWDED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
-    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.10, 10),
+    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.15, 10),
     Act(DemoPhase.CONTROLLED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
-    Act(DemoPhase.POPULAR, Rates(6.0, popular_ratio=0.7), 0.21, 40),
-    Act(DemoPhase.CUT, Rates(6.0, popular_ratio=0.3, max_tokens=12), 0.20, 20),
+    Act(DemoPhase.POPULAR, Rates(6.0, popular_ratio=0.7), 0.18, 40),
+    Act(DemoPhase.CUT, Rates(6.0, popular_ratio=0.3, max_tokens=12), 0.18, 20),
 )
 # What goes on after the last one.
 ENCORE = 4

@@ -32,9 +32,9 @@ def _phases(
         (14, DemoPhase.HEALTHY),
         (15, DemoPhase.CROWDED),
         (32, DemoPhase.RECOVERED),
-        (42, DemoPhase.CONTROLLED),
-        (59, DemoPhase.POPULAR),
-        (80, DemoPhase.CUT),
+        (47, DemoPhase.CONTROLLED),
+        (64, DemoPhase.POPULAR),
+        (82, DemoPhase.CUT),
         (100, DemoPhase.POPULAR),
         (1000, DemoPhase.POPULAR),
     ],
@@ -79,9 +79,9 @@ def test_the_shares_make_a_whole() -> None:
 
 def test_the_comparison_begins_after_the_crowds() -> None:
     story = Story(length_s=100)
-    _played(story, MANY, 60)
-    assert not story.is_comparing(64)
-    assert story.is_comparing(65)
+    _played(story, MANY, 65)
+    assert not story.is_comparing(69)
+    assert story.is_comparing(70)
     assert story.over_s == math.inf
     _played(story, MANY, 100)
     assert story.over_s == 100
