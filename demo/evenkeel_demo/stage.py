@@ -182,7 +182,8 @@ def _refuse_absent_parts(endpoints: Endpoints) -> None:
             status = error
         if status != httpx.codes.OK:
             raise CannotMeasureError(
-                f"the {name} is not ready: {url} answered {status}; start it before the demo"
+                f"the {name} is not ready: {hide_password(url)} answered {status}; "
+                "start it before the demo"
             )
 
 
