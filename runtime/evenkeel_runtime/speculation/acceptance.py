@@ -81,13 +81,13 @@ class Acceptance:
     """
 
     def __init__(self) -> None:
-        matches = {(source, 0): AgreementRates(_WRONG_AFTER_MATCH) for source in DraftSource}
-        whole = {
-            (DraftSource.CACHE, trust): AgreementRates(_WRONG_WHOLE)
-            for trust in range(AFTER_DIFFERENCE)
+        whole = range(AFTER_DIFFERENCE)
+        self._rates = {
+            (DraftSource.RETRIEVAL, 0): AgreementRates(_WRONG_AFTER_MATCH),
+            (DraftSource.PROMPT, 0): AgreementRates(_WRONG_AFTER_MATCH),
+            **{(DraftSource.CACHE, trust): AgreementRates(_WRONG_WHOLE) for trust in whole},
+            (DraftSource.CACHE, AFTER_DIFFERENCE): AgreementRates(_WRONG_AFTER_MATCH),
         }
-        differing = {(DraftSource.CACHE, AFTER_DIFFERENCE): AgreementRates(_WRONG_AFTER_MATCH)}
-        self._rates = matches | whole | differing
 
     def record(self, draft: Draft, own: OwnRecord, drafted: int, accepted: int) -> None:
         """Record one verify step of one request."""
