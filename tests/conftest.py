@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -32,6 +33,10 @@ for wait in ("connect", "read", "write", "pool"):
 
 # `httpx.get()` reads the certificates of all authorities, which takes 20 ms: once is enough.
 setattr(default, "create_ssl_context", cache(httpx.create_ssl_context))  # noqa: B010
+
+# An embedded store opens about 500 files, and a process tests several of them.
+_NUM_FILES, _MAX_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(_NUM_FILES, min(4096, _MAX_FILES)), _MAX_FILES))
 
 ROOT = Path(__file__).parents[1]
 

@@ -108,7 +108,9 @@ class FrameReader:
 
     def _has_data(self, timeout_s: float) -> bool:
         """Wait for data or the end of input; return whether there is something to read."""
-        return bool(select.select([self._fd], [], [], timeout_s)[0])
+        poller = select.poll()
+        poller.register(self._fd, select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
 
     def wait_for_end(self, timeout_s: float) -> None:
         """Sleep, but wake as soon as the writer closes the pipe, even with frames left to read."""
