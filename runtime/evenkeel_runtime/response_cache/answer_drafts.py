@@ -10,6 +10,7 @@ from evenkeel_runtime.request.trace import EngineRun
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.neighbours import Neighbour
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, hand_drafts
@@ -23,15 +24,29 @@ _HIGH_SIMILARITY = 0.6
 
 
 async def draft_answers(
-    cache: ResponseCache, question: Question, run: EngineRun, params: Any
+    cache: ResponseCache,
+    question: Question,
+    run: EngineRun,
+    params: Any,
+    nearest: Sequence[Neighbour] | None = None,
 ) -> list[CacheEntry]:
     """Pass near answers to the speculation hook as drafts of the whole answer; return them.
 
     No request waits for an embedding here: only serving and the evidence need one.
+
+    Args:
+        cache: The cache.
+        question: The question.
+        run: The run that gets the drafts.
+        params: Its sampling parameters.
+        nearest: The nearest by static vectors, as `ResponseCache.search` returns them; None if they
+            are still to be looked for.
     """
     if question.policy.mode not in (HitMode.SERVE, HitMode.DRAFT):
         return []
-    entries, similarity = await cache.find_drafts(question)
+    if nearest is None:
+        nearest = cache.search(question)
+    entries, similarity = await cache.find_drafts(nearest)
     if not entries:
         return []
     is_refused = find_difference(question.text, entries[0].question) is not None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from time import time
 from typing import TypeVar
 
@@ -26,15 +27,19 @@ from evenkeel_runtime.response_cache.entry import (
 )
 from evenkeel_runtime.response_cache.hit_class import (
     HARD_GUARDS,
-    KNOWN_WORDS,
-    SAME_WORDS,
     NearHit,
     NearQuestion,
     judge,
     know,
 )
+from evenkeel_runtime.response_cache.near_hit_rule import is_promising
 from evenkeel_runtime.response_cache.near_misses import NearMiss, NearMisses
-from evenkeel_runtime.response_cache.neighbours import Nearness, Neighbour, Neighbours
+from evenkeel_runtime.response_cache.neighbours import (
+    Nearness,
+    Neighbour,
+    Neighbours,
+    list_candidates,
+)
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_evidence import Controls
 from evenkeel_runtime.response_cache.route_modes import RouteModes
@@ -47,20 +52,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Static cosine below which two questions hardly ever have an embedding cosine of 0.6, and how many
-# of the nearest are compared by embedding (bench/cache.py --only recall).
-LEAST_SKETCH_SIMILARITY = 0.4
-NUM_CANDIDATES = 32
 # Maximum candidates embedded per lookup: a few are usually enough, and each uses up part of the
 # time limit. Their embeddings are kept.
 _NUM_NEW = 2
 # Nearest questions whose answers are considered, and questions per answer that guards compare.
 _NUM_NEIGHBOURS = 4
-# Static cosine from which an answer may become a draft, nearest questions whose answers may, and
-# different answers passed on.
+# Static cosine from which an answer may become a draft, and different answers passed on.
 _LEAST_DRAFT_SIMILARITY = 0.25
-_NUM_DRAFT_CANDIDATES = 32
 _NUM_DRAFTS = 8
+# Questions whose static vectors are kept: each is needed again when its answer is stored.
+_NUM_SKETCHES = 128
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
@@ -97,6 +98,7 @@ class ResponseCache:
         self._backend = backend
         self.deletions = Deletions(backend, self.index, self.near_misses, self.counts, audit)
         self._encoder = encoder
+        self._sketch = None if encoder is None else lru_cache(maxsize=_NUM_SKETCHES)(encoder.sketch)
         self._clock = clock
         self._embedder = (
             None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
@@ -134,23 +136,34 @@ class ResponseCache:
 
     def sketch(self, question: Question) -> Vector | None:
         """Return a question's static vector; None if it is not comparable."""
-        if self._encoder is None or not question.is_comparable:
+        if self._sketch is None or not question.is_comparable:
             return None
         # The rest of a longer text would not be compared, so it gets no vector.
-        return self._encoder.sketch(question.text)
+        return self._sketch(question.text)
+
+    def search(self, question: Question) -> list[Neighbour]:
+        """Return the cached questions that are nearest by static vectors, nearest first."""
+        sketch = self.sketch(question) if self.index.has_scope(question.scope) else None
+        if sketch is None:
+            return []
+        found = self.index.search(question.scope, sketch)
+        return [n for n in found if n.entry_id != question.id]
 
     async def find_exact(self, question: Question) -> CacheEntry | None:
         """Return the answer to exactly this request, if cached."""
-        found = await self._fetch([question.id])
-        return found.get(question.id)
+        return (await self._fetch([question.id])).get(question.id)
 
-    async def find_near(self, question: Question, sketch: Vector) -> Nearness:
+    async def find_near(self, question: Question, nearest: Sequence[Neighbour]) -> Nearness:
         """Return the nearest answer that may be served, else the nearest of all.
 
         Answers below the route's `draft_similarity` are not returned, and nothing is embedded
         unless static vectors suggest a near question.
+
+        Args:
+            question: The question.
+            nearest: The nearest by static vectors, as `search` returns them.
         """
-        candidates = self.find_candidates(question, sketch)
+        candidates = list_candidates(nearest)
         if not candidates or self._embedder is None:
             return self._record_embedding(Nearness(None, None, "nothing_near"))
         unknown = [c for c in candidates if self.index.find_embedding(c) is None][:_NUM_NEW]
@@ -163,33 +176,24 @@ class ResponseCache:
             return self._record_embedding(Nearness(None, None, embedded.outcome))
         vector = embedded.vectors[0]
         hit = await self.find_nearest(question, vector, candidates)
-        if hit is not None and _pays(hit, self.control(question.policy)):
+        if hit is not None and is_promising(hit, self.control(question.policy)):
             self._embedder.budget.record_find(embedded.cost_s)
         return self._record_embedding(Nearness(hit, vector, embedded.outcome))
 
-    def find_candidates(self, question: Question, sketch: Vector) -> list[str]:
-        """Return the entries that are near by static vectors, nearest first."""
-        found = self.index.search(question.scope, sketch, NUM_CANDIDATES)
-        return [
-            n.entry_id
-            for n in found
-            if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
-        ]
-
-    async def find_drafts(self, question: Question) -> tuple[list[CacheEntry], float]:
+    async def find_drafts(self, nearest: Sequence[Neighbour]) -> tuple[list[CacheEntry], float]:
         """Return entries with different answers to draft from, nearest first.
 
         They are near by static vectors: nothing is embedded, because the model verifies a draft.
 
+        Args:
+            nearest: The nearest by static vectors, as `search` returns them.
+
         Returns:
             The entries, and the static cosine of the first (0 if there is none).
         """
-        sketch = self.sketch(question) if self.index.has_scope(question.scope) else None
-        if sketch is None:
-            return [], 0.0
         by_answer: dict[int, Neighbour] = {}
-        for n in self.index.search(question.scope, sketch, _NUM_DRAFT_CANDIDATES):
-            if n.similarity >= _LEAST_DRAFT_SIMILARITY and n.entry_id != question.id:
+        for n in nearest:
+            if n.similarity >= _LEAST_DRAFT_SIMILARITY:
                 by_answer.setdefault(self.index.find_known(n.entry_id).answer, n)
         near = list(by_answer.values())[:_NUM_DRAFTS]
         entries = await self._fetch([n.entry_id for n in near])
@@ -217,12 +221,17 @@ class ResponseCache:
                 ids.append(item.entry_id)
         entries = await self._fetch([entry_id for ids in by_answer.values() for entry_id in ids])
         near = [n for n in near if n.entry_id in self.index]
-        hits = [
-            judge(question, near, answer, [entries[i] for i in ids if i in entries])
-            for answer, ids in by_answer.items()
-            if any(entry_id in entries for entry_id in ids)
+        found = [
+            (answer, [entries[i] for i in ids if i in entries]) for answer, ids in by_answer.items()
         ]
-        return next((h for h in hits if h.refused_by not in HARD_GUARDS), hits[0] if hits else None)
+        first: NearHit | None = None
+        for answer, same in found:
+            if same:
+                hit = judge(question, near, answer, same)
+                if hit.refused_by not in HARD_GUARDS:
+                    return hit
+                first = first or hit
+        return first
 
     def _record_embedding(self, found: Nearness) -> Nearness:
         self.counts.embeddings[found.outcome] += 1
@@ -328,8 +337,8 @@ class ResponseCache:
             # Read for the index only: nobody asked for them.
             found = await self._fetch(new[start : start + 200], is_use=False)
             for entry in found.values():
-                if entry.is_comparable and self._encoder is not None:
-                    sketch = self._encoder.sketch(entry.question)
+                if entry.is_comparable and self._sketch is not None:
+                    sketch = self._sketch(entry.question)
                     if sketch is not None:
                         self._add_to_index(entry, sketch)
 
@@ -389,10 +398,3 @@ class ResponseCache:
         if self._outage.clear():
             logger.warning("cache backend responding again")
         return answer
-
-
-def _pays(hit: NearHit, control: ServeControl) -> bool:
-    """Whether a hit is worth an embedding: it is served, or likely to be soon."""
-    is_likely = hit.refused_by is None or hit.hit_class.kind in (SAME_WORDS, KNOWN_WORDS)
-    is_candidate = is_likely and control.is_candidate(hit.hit_class)
-    return is_candidate or control.may_serve(hit.hit_class)

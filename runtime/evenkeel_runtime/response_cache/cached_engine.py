@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from time import perf_counter
@@ -35,6 +35,7 @@ from evenkeel_runtime.response_cache.lookup import (
     verdict_word,
 )
 from evenkeel_runtime.response_cache.near_hit_rule import may_serve
+from evenkeel_runtime.response_cache.neighbours import Neighbour
 from evenkeel_runtime.response_cache.policy_reload import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
@@ -177,7 +178,7 @@ class CachedEngine:
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
                 if hit is None:
-                    drafted = await self._draft(call, question)
+                    drafted = await self._draft(call, question, found.nearest)
                     call.run.response_cache = "draft" if drafted else None
             if hit is not None:
                 yield hit
@@ -331,8 +332,10 @@ class CachedEngine:
                 yield output
         record_verified(call.run, self.cache.counts, drafted, gathered)
 
-    async def _draft(self, call: EngineCall, question: Question) -> list[CacheEntry]:
-        drafting = draft_answers(self.cache, question, call.run, call.params)
+    async def _draft(
+        self, call: EngineCall, question: Question, nearest: Sequence[Neighbour] | None = None
+    ) -> list[CacheEntry]:
+        drafting = draft_answers(self.cache, question, call.run, call.params, nearest)
         return await self._guard(drafting, [])
 
     def _generate(self, call: EngineCall) -> Outputs:

@@ -27,6 +27,7 @@ from evenkeel_runtime.response_cache.evidence_file import (
     Labels,
 )
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.neighbours import list_candidates
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Question, Sampling, read_question
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
@@ -201,7 +202,7 @@ async def calibrate(
             continue
         asked += 1
         vector = encoder.encode(text)
-        candidates = cache.find_candidates(question, sketch)
+        candidates = list_candidates(cache.search(question))
         hit = await cache.find_nearest(question, vector, candidates)
         if hit is not None:
             near, own = hit.hit_class, answers[text]

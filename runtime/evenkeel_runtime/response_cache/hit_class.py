@@ -102,9 +102,13 @@ def judge(
     question: Question, near: Sequence[NearQuestion], answer: int, entries: Sequence[CacheEntry]
 ) -> NearHit:
     """Return the hit of an answer, from the nearest entries that have it."""
-    objections = [(find_difference(question.text, entry.question), entry) for entry in entries]
-    # Two wordings may differ where a third one agrees with both.
-    refused_by, entry = next((o for o in objections if o[0] is None), objections[0])
+    refused_by, entry = find_difference(question.text, entries[0].question), entries[0]
+    for other in entries[1:]:
+        # Two wordings may differ where a third one agrees with both.
+        if refused_by is None:
+            break
+        if find_difference(question.text, other.question) is None:
+            refused_by, entry = None, other
     hit_class = classify(refused_by, find_stems(question.text), near, answer)
     return NearHit(entry, hit_class, refused_by)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -13,6 +14,7 @@ from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.hit_class import HitClass, NearHit
 from evenkeel_runtime.response_cache.near_hit_rule import find_status
+from evenkeel_runtime.response_cache.neighbours import Neighbour
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.serve_control import ServeControl
 from evenkeel_runtime.response_cache.settings_file import HitMode
@@ -26,7 +28,9 @@ class Lookup:
 
     Attributes:
         exact: The answer to exactly this request.
-        near: The best answer to a question in other words; not looked up if there is an exact one.
+        nearest: The nearest questions by static vectors; None if not looked up, because there is an
+            exact answer.
+        near: The best answer to a question in other words, likewise.
         vector: The question's embedding, if computed.
         seconds: Lookup time, embedding included.
         embedding_s: Time to compare meanings, if there was anything to compare with.
@@ -34,6 +38,7 @@ class Lookup:
     """
 
     exact: CacheEntry | None = None
+    nearest: Sequence[Neighbour] | None = None
     near: NearHit | None = None
     vector: Vector | None = None
     seconds: float = 0.0
@@ -42,13 +47,19 @@ class Lookup:
 
 
 async def look_up(cache: ResponseCache, question: Question, only_exact: bool = False) -> Lookup:
-    """Look up the request, then its neighbours; nothing is embedded if there are none."""
+    """Look up the request, then its neighbours; nothing is embedded if there are none.
+
+    Args:
+        cache: The cache.
+        question: The question.
+        only_exact: Whether meanings are left to a later lookup.
+    """
     started = perf_counter()
     found = Lookup(exact=await cache.find_exact(question))
-    if found.exact is None and not only_exact and cache.index.has_scope(question.scope):
-        sketch = cache.sketch(question)
-        if sketch is not None:
-            await _compare_meanings(cache, question, sketch, found)
+    if found.exact is None:
+        found.nearest = cache.search(question)
+        if found.nearest and not only_exact:
+            await _compare_meanings(cache, question, found.nearest, found)
     found.seconds = perf_counter() - started
     cache.counts.lookup_s += found.seconds
     return found
@@ -65,10 +76,10 @@ def stop_looking(looking: asyncio.Task[Lookup] | None, found: Lookup) -> Lookup:
 
 
 async def _compare_meanings(
-    cache: ResponseCache, question: Question, sketch: Vector, found: Lookup
+    cache: ResponseCache, question: Question, nearest: Sequence[Neighbour], found: Lookup
 ) -> None:
     began = perf_counter()
-    near = await cache.find_near(question, sketch)
+    near = await cache.find_near(question, nearest)
     found.near, found.vector = near.hit, near.vector
     if near.outcome != "nothing_near":
         found.embedding_s = perf_counter() - began

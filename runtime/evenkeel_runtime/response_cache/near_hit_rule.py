@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from evenkeel_runtime.response_cache.hit_class import NearHit
+from evenkeel_runtime.response_cache.hit_class import KNOWN_WORDS, SAME_WORDS, NearHit
 from evenkeel_runtime.response_cache.serve_control import Evidence, ServeControl
 from evenkeel_runtime.response_cache.settings_file import HitMode, RoutePolicy
 
@@ -49,6 +49,13 @@ def may_serve(
         return False
     control.wrong_hits.record_served()
     return True
+
+
+def is_promising(hit: NearHit, control: ServeControl) -> bool:
+    """Return whether a hit is worth an embedding: it is served, or likely to be soon."""
+    is_likely = hit.refused_by is None or hit.hit_class.kind in (SAME_WORDS, KNOWN_WORDS)
+    is_candidate = is_likely and control.is_candidate(hit.hit_class)
+    return is_candidate or control.may_serve(hit.hit_class)
 
 
 def find_status(control: ServeControl, item: Evidence) -> ClassStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,10 @@ from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit
 
+# How many of the nearest questions by static vectors are looked at, and the static cosine below
+# which two hardly ever have an embedding cosine of 0.6 (bench/cache.py --only recall).
+NUM_CANDIDATES = 32
+LEAST_SKETCH_SIMILARITY = 0.4
 # Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
 GRAPH_FROM = 2000
 # HNSW: links per node, and candidates kept while adding and while searching.
@@ -110,10 +115,15 @@ class Neighbours:
         self._scope_of.clear()
         self._known.clear()
 
-    def search(self, scope: str, vector: Vector, count: int) -> list[Neighbour]:
+    def search(self, scope: str, vector: Vector, count: int = NUM_CANDIDATES) -> list[Neighbour]:
         """Return the nearest questions of a scope, nearest first."""
         space = self._scopes.get(scope)
         return [] if space is None else space.search(vector, count)
+
+
+def list_candidates(nearest: Sequence[Neighbour]) -> list[str]:
+    """Return those of the nearest whose embeddings are worth comparing."""
+    return [n.entry_id for n in nearest if n.similarity >= LEAST_SKETCH_SIMILARITY]
 
 
 class _List:
@@ -148,7 +158,8 @@ class _List:
     def search(self, vector: Vector, count: int) -> list[Neighbour]:
         cosines = self.rows[: len(self.ids)] @ vector
         nearest = np.argsort(-cosines, kind="stable")[:count]
-        return [Neighbour(self.ids[i], float(cosines[i])) for i in nearest]
+        pairs = zip(nearest.tolist(), cosines[nearest].tolist(), strict=True)
+        return [Neighbour(self.ids[place], cosine) for place, cosine in pairs]
 
 
 class _Graph:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 
@@ -106,6 +107,8 @@ _LEAST_ENGLISH = 1 / 4
 # Up to this many differing words on each side count as a contrast.
 _MAX_CONTRAST = 2
 _QUESTION_STARTS = _FUNCTION_WORDS | frozenset("yes no ok okay sorry good morning evening".split())
+# Texts up to this length are kept as they were read; a longer one takes too much memory.
+_MAX_KEPT_CHARS = 2048
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ied", "ed", "es", "s", "ly")
 
 
@@ -116,11 +119,60 @@ _Relation = tuple[str, str, str]
 @dataclass(frozen=True, slots=True)
 class _Word:
     text: str
+    low: str
     start: int
 
-    @property
-    def low(self) -> str:
-        return self.text.lower()
+
+class _Read:
+    """A text, with what of it is compared; each part is found when it is needed first."""
+
+    def __init__(self, text: str) -> None:
+        self.text = _normalise(text)
+        self.words = [
+            _Word(word, word.lower(), match.start())
+            for match in _TOKEN.finditer(self.text)
+            for word in [match[0].strip()]
+        ]
+
+    @cached_property
+    def lows(self) -> set[str]:
+        return {word.low for word in self.words}
+
+    @cached_property
+    def numbers(self) -> Counter[str]:
+        return _numbers(self.words)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return _names(self.text, self.words)
+
+    @cached_property
+    def num_negations(self) -> int:
+        return sum(w.low in _NEGATIONS or w.low.endswith("n't") for w in self.words)
+
+    @cached_property
+    def asked(self) -> set[str]:
+        return _asked(self.words)
+
+    @cached_property
+    def is_duty(self) -> bool:
+        return _MUST.search(self.text) is not None
+
+    @cached_property
+    def is_permission(self) -> bool:
+        return _MAY.search(self.text) is not None
+
+    @cached_property
+    def relations(self) -> list[_Relation]:
+        return _relations(self.words)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(_stem(word.low) for word in self.words if _has_weight(word))
+
+    @cached_property
+    def slots(self) -> set[str]:
+        return _slots(self.words)
 
 
 def find_difference(question: str, other: str) -> str | None:
@@ -135,44 +187,39 @@ def find_difference(question: str, other: str) -> str | None:
     - `contrast`: they differ only in one or two words on each side ("reset" and "change"), in the
       measure they ask for ("how long", "how much") or in what a word such as "to" belongs to.
     """
-    left, right = _split(question), _split(other)
-    if _differ_in_numbers(_numbers(left), _numbers(right)):
+    left, right = _read(question), _read(other)
+    if _differ_in_numbers(left.numbers, right.numbers):
         return "numbers"
-    words_left, words_right = {w.low for w in left}, {w.low for w in right}
-    names_left, names_right = _names(question, left), _names(other, right)
-    if set(names_left) - words_right or set(names_right) - words_left:
+    if set(left.names) - right.lows or set(right.names) - left.lows:
         return "names"
-    if _num_negations(left) != _num_negations(right):
+    if left.num_negations != right.num_negations:
         return "negation"
-    asked_left, asked_right = _asked(left), _asked(right)
-    is_asked_else = asked_left and asked_right and not asked_left & asked_right
-    asked = asked_left | asked_right
+    is_asked_else = left.asked and right.asked and not left.asked & right.asked
+    asked = left.asked | right.asked
     if is_asked_else and asked <= {*_QUESTION_WORDS, "how"} and asked != {"how", "where"}:
         return "relation"
-    must, may = ([p.search(t) is not None for t in (question, other)] for p in (_MUST, _MAY))
-    if (must, may) in (([True, False], [False, True]), ([False, True], [True, False])):
+    duty, permission = (left.is_duty, right.is_duty), (left.is_permission, right.is_permission)
+    if (duty, permission) in (((True, False), (False, True)), ((False, True), (True, False))):
         return "relation"
-    related_left, related_right = _relations(left), _relations(right)
-    stems_left, stems_right = _stems(left), _stems(right)
-    if _are_opposed(related_left, related_right, stems_left ^ stems_right):
+    if _are_opposed(left.relations, right.relations, left.stems ^ right.stems):
         return "relation"
-    if not related_left and not related_right and _have_changed_places(names_left, names_right):
+    if not left.relations and not right.relations and _have_changed_places(left.names, right.names):
         return "relation"
-    if _slots(left) - stems_right or _slots(right) - stems_left:
+    if left.slots - right.stems or right.slots - left.stems:
         return "slot"
-    only_left, only_right = stems_left - stems_right, stems_right - stems_left
+    only_left, only_right = left.stems - right.stems, right.stems - left.stems
     if bool(only_left) != bool(only_right):
         return "slot"
     if only_left and max(len(only_left), len(only_right)) <= _MAX_CONTRAST:
         return "contrast"
-    if Counter(r[1:] for r in related_left) != Counter(r[1:] for r in related_right):
+    if Counter(r[1:] for r in left.relations) != Counter(r[1:] for r in right.relations):
         return "contrast"
     return None
 
 
 def find_numbers(text: str) -> Counter[str]:
     """Return the numbers and signs in a text, and how often each occurs; words as digits."""
-    return _numbers(_split(text))
+    return Counter(_read(text).numbers)
 
 
 def find_words(text: str) -> list[str]:
@@ -182,34 +229,37 @@ def find_words(text: str) -> list[str]:
 
 def find_names(text: str) -> frozenset[str]:
     """Return the names in a text, in lower case: capitalised words within a sentence, codes."""
-    return frozenset(_names(text, _split(text)))
+    return frozenset(_read(text).names)
 
 
 def is_english(text: str) -> bool:
     """Whether a text has as many of the small words as English has; few words never do."""
-    words = [word for word in _split(text) if word.text[0].isalpha()]
+    words = [word for word in _read(text).words if word.text[0].isalpha()]
     return sum(word.low in _FUNCTION_WORDS for word in words) >= _LEAST_ENGLISH * max(1, len(words))
 
 
 def find_capitalised(text: str) -> frozenset[str]:
     """Return all words that may be names, also those at the start of a sentence, in lower case."""
-    words = _split(text)
+    words = _read(text).words
     return frozenset(w.low for w in words if w.text[:1].isupper() and w.low not in _QUESTION_STARTS)
 
 
 def find_stems(text: str) -> frozenset[str]:
     """Return the stems of the words that say what a text is about."""
-    return frozenset(_stems(_split(text)))
+    return _read(text).stems
 
 
 def has_negation(text: str) -> bool:
     """Whether a text negates anything."""
-    return _num_negations(_split(text)) > 0
+    return _read(text).num_negations > 0
 
 
-def _split(text: str) -> list[_Word]:
-    text = _normalise(text)
-    return [_Word(match[0].strip(), match.start()) for match in _TOKEN.finditer(text)]
+def _read(text: str) -> _Read:
+    return _read_short(text) if len(text) <= _MAX_KEPT_CHARS else _Read(text)
+
+
+# A question is compared with several others, and a popular one with many.
+_read_short = lru_cache(maxsize=128)(_Read)
 
 
 def _normalise(text: str) -> str:
@@ -223,13 +273,13 @@ def _numbers(words: list[_Word]) -> Counter[str]:
     before = ""
     for word in words:
         low = word.low
-        if any(c.isdigit() for c in low):
+        if _has_digit(low):
             found[_GROUPING.sub("", low)] += 1
         elif low in _UNITS and before[:1].isdigit():
             found[low] += 1
         elif low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS:
             found[_NUMBER_WORDS[low]] += 1
-        elif not any(c.isalnum() for c in low):
+        elif _is_sign(low):
             found[low] += 1
         before = low
     return found
@@ -245,8 +295,7 @@ def _differ_in_numbers(left: Counter[str], right: Counter[str]) -> bool:
 
 
 def _names(text: str, words: list[_Word]) -> list[str]:
-    """Return the names in a text in their order."""
-    text = _normalise(text)
+    """Return the names in a normalised text in their order."""
     names = []
     # Where each word has a capital, those of small words mean nothing.
     has_plain_words = any(word.text.islower() for word in words)
@@ -273,10 +322,6 @@ def _have_changed_places(left: list[str], right: list[str]) -> bool:
     )
 
 
-def _num_negations(words: list[_Word]) -> int:
-    return sum(w.low in _NEGATIONS or w.low.endswith("n't") for w in words)
-
-
 def _asked(words: list[_Word]) -> set[str]:
     """Return what is asked for, if a word such as when, where or how long says so."""
     found = {w.low for w in words} & _QUESTION_WORDS
@@ -298,17 +343,19 @@ def _slots(words: list[_Word]) -> set[str]:
     return found
 
 
-def _stems(words: list[_Word]) -> set[str]:
-    return {_stem(w.low) for w in words if _has_weight(w)}
-
-
 def _has_weight(word: _Word) -> bool:
     """Whether a word says what the text is about; numbers are compared separately."""
     low = word.low
     is_number = low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS
-    if low in _FUNCTION_WORDS or is_number or any(c.isdigit() for c in low):
-        return False
-    return any(c.isalnum() for c in low)
+    return not (low in _FUNCTION_WORDS or is_number or _has_digit(low) or _is_sign(low))
+
+
+def _has_digit(word: str) -> bool:
+    return not word.isalpha() and any(c.isdigit() for c in word)
+
+
+def _is_sign(word: str) -> bool:
+    return not word.isalpha() and not any(c.isalnum() for c in word)
 
 
 def _relations(words: list[_Word]) -> list[_Relation]:
@@ -326,7 +373,7 @@ def _relations(words: list[_Word]) -> list[_Relation]:
     return found
 
 
-def _are_opposed(left: list[_Relation], right: list[_Relation], only_one: set[str]) -> bool:
+def _are_opposed(left: list[_Relation], right: list[_Relation], only_one: frozenset[str]) -> bool:
     """Whether a word of both goes the other way, or another of them goes this way."""
     bound: list[dict[str, set[str]]] = [{}, {}]
     for words, relations in zip(bound, (left, right), strict=True):
@@ -349,7 +396,7 @@ def _gather(bound: dict[str, set[str]], ways: frozenset[str]) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    for suffix in _SUFFIXES:
+    for suffix in _SUFFIXES if word.endswith(_SUFFIXES) else ():
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
             return word[: -len(suffix)].rstrip("e")
     return word.rstrip("e") if len(word) > 3 else word

@@ -163,13 +163,12 @@ async def test_what_one_runtime_learns_the_others_know(open_shared: Open) -> Non
     await second.follow_others()
     assert len(second.index) == 2
     asked = question("Please, how can I return the items?")
-    sketch = second.sketch(asked)
-    assert sketch is not None
-    near = (await second.find_near(asked, sketch)).hit
+    nearest = second.search(asked)
+    near = (await second.find_near(asked, nearest)).hit
     assert near is not None and near.entry.text == "Send it back."
     # Deleted by one, it is no answer for the other.
     assert await first.deletions.flush("all") == 2
-    assert (await second.find_near(asked, sketch)).hit is None
+    assert (await second.find_near(asked, nearest)).hit is None
     assert await second.find_exact(known) is None
 
 
