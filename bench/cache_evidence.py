@@ -27,9 +27,8 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
-from evenkeel_runtime.response_cache.vllm_outputs import DRAFT_ARGUMENT, OTHERS_ARGUMENT
 from evenkeel_runtime.wire.caller import Caller
-from evenkeel_runtime.wire.drafts import DraftCounts
+from evenkeel_runtime.wire.drafts import ANSWER_KEY, OTHERS_KEY, DraftCounts, unpack_tokens
 
 LIMIT = 0.02
 REQUESTS = 3000
@@ -134,7 +133,7 @@ class AnswerTable:
         text = self.answers[prompt["question"]]
         answer = tokens(text)
         handed = params.extra_args or {}
-        drafts = [handed.get(DRAFT_ARGUMENT), *handed.get(OTHERS_ARGUMENT, ())]
+        drafts = list(map(unpack_tokens, [handed.get(ANSWER_KEY), *handed.get(OTHERS_KEY, ())]))
         run = _RUN.get()
         if run is not None and answer in drafts:
             run.drafts_by_source.setdefault("cache", DraftCounts()).add(len(answer), len(answer))

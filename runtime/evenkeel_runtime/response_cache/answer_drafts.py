@@ -14,12 +14,12 @@ from evenkeel_runtime.response_cache.neighbours import Neighbour
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, hand_drafts
-from evenkeel_runtime.text.guards import find_difference
+from evenkeel_runtime.text.guards import find_stems
 
 # The speculation hook's name for this source of drafts (wire/drafts.py counts by source).
 _SOURCE = "cache"
-# Below this static cosine, and if a guard refuses the nearest question, its answer is more often a
-# different one. The speculation hook keeps acceptance rates for each of the four cases.
+# Below this static cosine, and if the nearest question lacks a word of weight, its answer is more
+# often a different one. The speculation hook keeps acceptance rates for each of the four cases.
 _HIGH_SIMILARITY = 0.6
 
 
@@ -46,11 +46,14 @@ async def draft_answers(
         return []
     if nearest is None:
         nearest = cache.search(question)
-    entries, similarity = await cache.find_drafts(nearest)
-    if not entries:
+    found = await cache.find_drafts(nearest)
+    if not found:
         return []
-    is_refused = find_difference(question.text, entries[0].question) is not None
-    trust = 2 * (similarity < _HIGH_SIMILARITY) + is_refused
+    entries = [entry for _, entry in found]
+    nearest_one, _ = found[0]
+    known = cache.index.find_known(nearest_one.entry_id).stems
+    has_new_word = not find_stems(question.text).issubset(known)
+    trust = 2 * (nearest_one.similarity < _HIGH_SIMILARITY) + has_new_word
     hand_drafts(params, [entry.token_ids for entry in entries], trust)
     run.cache[spans.CACHE_DRAFT_TOKENS] = len(entries[0].token_ids)
     return entries

@@ -180,16 +180,13 @@ class ResponseCache:
             self._embedder.budget.record_find(embedded.cost_s)
         return self._record_embedding(Nearness(hit, vector, embedded.outcome))
 
-    async def find_drafts(self, nearest: Sequence[Neighbour]) -> tuple[list[CacheEntry], float]:
+    async def find_drafts(self, nearest: Sequence[Neighbour]) -> list[tuple[Neighbour, CacheEntry]]:
         """Return entries with different answers to draft from, nearest first.
 
         They are near by static vectors: nothing is embedded, because the model verifies a draft.
 
         Args:
             nearest: The nearest by static vectors, as `search` returns them.
-
-        Returns:
-            The entries, and the static cosine of the first (0 if there is none).
         """
         by_answer: dict[int, Neighbour] = {}
         for n in nearest:
@@ -197,8 +194,7 @@ class ResponseCache:
                 by_answer.setdefault(self.index.find_known(n.entry_id).answer, n)
         near = list(by_answer.values())[:_NUM_DRAFTS]
         entries = await self._fetch([n.entry_id for n in near])
-        found = [(n.similarity, entries[n.entry_id]) for n in near if n.entry_id in entries]
-        return [entry for _, entry in found], found[0][0] if found else 0.0
+        return [(n, entries[n.entry_id]) for n in near if n.entry_id in entries]
 
     async def find_nearest(
         self, question: Question, vector: Vector, candidates: Sequence[str]

@@ -18,7 +18,9 @@ from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit
 NUM_CANDIDATES = 32
 LEAST_SKETCH_SIMILARITY = 0.4
 # Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
-GRAPH_FROM = 2000
+GRAPH_FROM = 6000
+# Vectors that move into the graph with each new one: all at once would stop the server for 0.5 s.
+_MOVED_AT_ONCE = 2
 # HNSW: links per node, and candidates kept while adding and while searching.
 _CONNECTIVITY = 16
 _EXPANSION_ADD = 96
@@ -155,19 +157,29 @@ class _List:
             self.rows[place] = self.rows[len(self.ids)]
             self._place[last] = place
 
+    def pop(self) -> tuple[str, Vector]:
+        entry_id = self.ids[-1]
+        vector = self.rows[len(self.ids) - 1]
+        self.remove(entry_id)
+        return entry_id, vector
+
     def search(self, vector: Vector, count: int) -> list[Neighbour]:
         cosines = self.rows[: len(self.ids)] @ vector
-        nearest = np.argsort(-cosines, kind="stable")[:count]
+        nearest = np.arange(len(cosines))
+        if len(cosines) > count:
+            nearest = np.argpartition(-cosines, count - 1)[:count]
+        nearest = nearest[np.lexsort((nearest, -cosines[nearest]))]
         pairs = zip(nearest.tolist(), cosines[nearest].tolist(), strict=True)
         return [Neighbour(self.ids[place], cosine) for place, cosine in pairs]
 
 
 class _Graph:
-    """Many vectors in a usearch HNSW graph."""
+    """Many vectors in a usearch HNSW graph, and the list of those that still have to move there."""
 
-    def __init__(self, start: _List) -> None:
+    def __init__(self, rest: _List) -> None:
         from usearch.index import Index
 
+        self._rest = rest
         self._index: Any = Index(
             ndim=DIMENSIONS,
             metric="ip",
@@ -176,17 +188,19 @@ class _Graph:
             expansion_add=_EXPANSION_ADD,
             expansion_search=_EXPANSION_SEARCH,
         )
-        size = len(start)
-        self._key_of = {entry_id: key for key, entry_id in enumerate(start.ids)}
-        self._id_of = dict(enumerate(start.ids))
-        self._next_key = size
-        # With several threads usearch leaves a few vectors unreachable (measured with 2.26.6).
-        self._index.add(np.arange(size), start.rows[:size], threads=1)
+        self._key_of: dict[str, int] = {}
+        self._id_of: dict[int, str] = {}
+        self._next_key = 0
 
     def __len__(self) -> int:
-        return len(self._key_of)
+        return len(self._key_of) + len(self._rest)
 
     def add(self, entry_id: str, vector: Vector) -> None:
+        self._put(entry_id, vector)
+        for _ in range(min(_MOVED_AT_ONCE, len(self._rest))):
+            self._put(*self._rest.pop())
+
+    def _put(self, entry_id: str, vector: Vector) -> None:
         key = self._next_key
         self._next_key += 1
         self._key_of[entry_id] = key
@@ -194,11 +208,18 @@ class _Graph:
         self._index.add(key, vector)
 
     def remove(self, entry_id: str) -> None:
-        key = self._key_of.pop(entry_id)
-        del self._id_of[key]
-        self._index.remove(key)
+        key = self._key_of.pop(entry_id, None)
+        if key is None:
+            self._rest.remove(entry_id)
+        else:
+            del self._id_of[key]
+            self._index.remove(key)
 
     def search(self, vector: Vector, count: int) -> list[Neighbour]:
-        found = self._index.search(vector, count)
-        pairs = zip(found.keys.tolist(), found.distances.tolist(), strict=True)
-        return [Neighbour(self._id_of[key], 1.0 - d) for key, d in pairs if key in self._id_of]
+        nearest = self._rest.search(vector, count)
+        if self._key_of:
+            found = self._index.search(vector, count)
+            pairs = zip(found.keys.tolist(), found.distances.tolist(), strict=True)
+            nearest += [Neighbour(self._id_of[k], 1.0 - d) for k, d in pairs if k in self._id_of]
+            nearest.sort(key=lambda neighbour: -neighbour.similarity)
+        return nearest[:count]

@@ -8,13 +8,15 @@ from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.question import Question, Rendered, Sampling
-from evenkeel_runtime.wire.drafts import LAST_PRIORITY
+from evenkeel_runtime.wire.drafts import (
+    ANSWER_KEY,
+    LAST_PRIORITY,
+    OTHERS_KEY,
+    TRUST_KEY,
+    pack_tokens,
+)
 
-# Where the speculation hook looks for the cache's draft.
-DRAFT_ARGUMENT = "evenkeel_draft"
-OTHERS_ARGUMENT = "evenkeel_draft_others"
-TRUST_ARGUMENT = "evenkeel_draft_trust"
-_DRAFT_ARGUMENTS = (DRAFT_ARGUMENT, OTHERS_ARGUMENT, TRUST_ARGUMENT)
+_DRAFT_KEYS = (ANSWER_KEY, OTHERS_KEY, TRUST_KEY)
 _SHAPING = (
     "temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
     "stop stop_token_ids bad_words ignore_eos min_tokens include_stop_str_in_output logit_bias "
@@ -138,9 +140,9 @@ def make_entry(question: Question, gathered: Gathered, generation_s: float) -> C
 def hand_drafts(params: Any, answers: Sequence[Sequence[int]], trust: int) -> None:
     """Pass answers to the speculation hook, best first; a draft already in the request is kept."""
     arguments = dict(params.extra_args or {})
-    if DRAFT_ARGUMENT not in arguments:
-        first, *others = map(list, answers)
-        arguments |= {DRAFT_ARGUMENT: first, OTHERS_ARGUMENT: others, TRUST_ARGUMENT: trust}
+    if ANSWER_KEY not in arguments:
+        first, *others = map(pack_tokens, answers)
+        arguments |= {ANSWER_KEY: first, OTHERS_KEY: others, TRUST_KEY: trust}
     params.extra_args = arguments
 
 
@@ -151,7 +153,7 @@ def make_replay(params: Any) -> Any:
     copy = params.clone()
     copy.output_kind = RequestOutputKind.FINAL_ONLY
     if copy.extra_args:
-        copy.extra_args = {k: v for k, v in copy.extra_args.items() if k not in _DRAFT_ARGUMENTS}
+        copy.extra_args = {k: v for k, v in copy.extra_args.items() if k not in _DRAFT_KEYS}
     return copy
 
 

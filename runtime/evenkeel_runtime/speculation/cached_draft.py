@@ -7,13 +7,9 @@ in a word, or be another one; after a difference, the place to continue from is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-# In a request's `SamplingParams.extra_args`: the token ids of an answer, those of other answers to
-# try after it, and how much to trust them.
-INBOX_KEY = "evenkeel_draft"
-OTHERS_KEY = "evenkeel_draft_others"
-TRUST_KEY = "evenkeel_draft_trust"
+from evenkeel_runtime.wire.drafts import ANSWER_KEY, OTHERS_KEY, TRUST_KEY, unpack_tokens
+
 # Degrees of trust in an answer that has agreed so far; 0 is the highest. Each has its own
 # acceptance rates, as have answers after a difference.
 NUM_TRUSTS = 4
@@ -115,26 +111,26 @@ def read_handed(extra_args: object, vocabulary: int, max_tokens: int) -> HandedA
     """
     if not isinstance(extra_args, dict):
         return HandedAnswer()
-    tokens: Any = extra_args.get(INBOX_KEY)
-    trust = extra_args.get(TRUST_KEY, 0)
-    tokens = tokens[:max_tokens] if isinstance(tokens, list) else None
-    if not _are_tokens(tokens, vocabulary):
+    tokens = _read_tokens(extra_args.get(ANSWER_KEY), vocabulary, max_tokens)
+    if tokens is None:
         return HandedAnswer()
+    trust = extra_args.get(TRUST_KEY, 0)
     others = extra_args.get(OTHERS_KEY)
     others = others[:_MAX_OTHERS] if isinstance(others, list) else []
-    others = [other[:max_tokens] for other in others if isinstance(other, list)]
+    read = (_read_tokens(other, vocabulary, max_tokens) for other in others)
     return HandedAnswer(
         tokens,
         trust if type(trust) is int and 0 <= trust < NUM_TRUSTS else 0,
-        [other for other in others if _are_tokens(other, vocabulary)],
+        [other for other in read if other is not None],
     )
 
 
-def _are_tokens(value: Any, vocabulary: int) -> bool:
-    """Whether it is a list of token ids; fast, because the engine waits."""
-    return (
-        isinstance(value, list)
-        and set(map(type, value)) <= {int}
-        and 0 <= min(value, default=0)
-        and max(value, default=0) < vocabulary
-    )
+def _read_tokens(value: object, vocabulary: int, max_tokens: int) -> list[int] | None:
+    """Return up to `max_tokens` token ids; None if they are none. Fast: the engine waits."""
+    found = unpack_tokens(value)
+    if found is None:
+        return None
+    tokens = found[:max_tokens]
+    is_packed = isinstance(value, bytes)
+    are_ids = is_packed or (set(map(type, tokens)) <= {int} and 0 <= min(tokens, default=0))
+    return tokens if are_ids and max(tokens, default=0) < vocabulary else None

@@ -155,12 +155,8 @@ class _Read:
         return _asked(self.words)
 
     @cached_property
-    def is_duty(self) -> bool:
-        return _MUST.search(self.text) is not None
-
-    @cached_property
-    def is_permission(self) -> bool:
-        return _MAY.search(self.text) is not None
+    def must_and_may(self) -> tuple[bool, bool]:
+        return _MUST.search(self.text) is not None, _MAY.search(self.text) is not None
 
     @cached_property
     def relations(self) -> list[_Relation]:
@@ -198,8 +194,7 @@ def find_difference(question: str, other: str) -> str | None:
     asked = left.asked | right.asked
     if is_asked_else and asked <= {*_QUESTION_WORDS, "how"} and asked != {"how", "where"}:
         return "relation"
-    duty, permission = (left.is_duty, right.is_duty), (left.is_permission, right.is_permission)
-    if (duty, permission) in (((True, False), (False, True)), ((False, True), (True, False))):
+    if {left.must_and_may, right.must_and_may} == {(True, False), (False, True)}:
         return "relation"
     if _are_opposed(left.relations, right.relations, left.stems ^ right.stems):
         return "relation"

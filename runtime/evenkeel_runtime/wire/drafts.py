@@ -7,6 +7,7 @@ vLLM's app sees the output, so clients never do.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -24,6 +25,12 @@ NO_TENANT = "\0"
 LAST_PRIORITY = (1 << 63) - 1
 # Its longest draft, if control limits it.
 MAX_DRAFT_KEY = "evenkeel_max_draft"
+# Drafts of the whole answer: the token ids of an answer, those of other answers to try after it,
+# and how much to trust them.
+ANSWER_KEY = "evenkeel_draft"
+OTHERS_KEY = "evenkeel_draft_others"
+TRUST_KEY = "evenkeel_draft_trust"
+_TOKEN_BYTES = array("I").itemsize
 
 
 @dataclass(slots=True)
@@ -57,6 +64,18 @@ class DraftCounts:
     def num_steps(self) -> int:
         """Verify steps that had a draft of this source."""
         return self.drafted[0] if self.drafted else 0
+
+
+def pack_tokens(tokens: Sequence[int]) -> bytes:
+    """Return token ids as bytes: vLLM copies lists in a request's parameters item by item."""
+    return array("I", tokens).tobytes()
+
+
+def unpack_tokens(value: object) -> list[int] | None:
+    """Return packed token ids, or a list as it is; None if it is neither."""
+    if isinstance(value, bytes) and len(value) % _TOKEN_BYTES == 0:
+        return array("I", value).tolist()
+    return value if isinstance(value, list) else None
 
 
 def add_counts(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.cached_draft import INBOX_KEY
 from evenkeel_runtime.speculation.controller import GoodputController
+from evenkeel_runtime.wire.drafts import ANSWER_KEY
 from tests.fixtures import random_model
 from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
@@ -46,7 +46,7 @@ class Answers:
     ) -> None:
         request = self.box.add(request_id, prompt, max_tokens=len(answer))
         request.sampling_params.temperature = 0.0
-        request.sampling_params.extra_args = {INBOX_KEY: list(draft)}
+        request.sampling_params.extra_args = {ANSWER_KEY: list(draft)}
         self.answers[request_id], self.made[request_id] = list(answer), []
 
     def run(self) -> None:

@@ -15,7 +15,7 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_replay
-from evenkeel_runtime.wire.drafts import DraftCounts
+from evenkeel_runtime.wire.drafts import DraftCounts, unpack_tokens
 from tests.unit.runtime.response_cache.questions import entry, question
 
 KNOWN = {
@@ -63,11 +63,12 @@ async def test_the_nearest_different_answers_are_passed_on(cache: ResponseCache)
     drafted = await draft_answers(cache, question("Please, how do I return an item?"), run, params)
     extra = params.extra_args
     assert extra is not None
-    assert extra["evenkeel_draft"] == [1, 2, 3]
-    assert len(extra["evenkeel_draft_others"]) == 3
-    assert [1, 2, 3] not in extra["evenkeel_draft_others"]
+    others = list(map(unpack_tokens, extra["evenkeel_draft_others"]))
+    assert unpack_tokens(extra["evenkeel_draft"]) == [1, 2, 3]
+    assert len(others) == 3
+    assert [1, 2, 3] not in others
     assert extra["evenkeel_draft_trust"] in (0, 1)
-    assert [list(e.token_ids) for e in drafted[1:]] == extra["evenkeel_draft_others"]
+    assert [list(e.token_ids) for e in drafted[1:]] == others
     assert run.cache[spans.CACHE_DRAFT_TOKENS] == 3
     assert not make_replay(params).extra_args
 

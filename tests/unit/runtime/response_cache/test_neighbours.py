@@ -44,8 +44,12 @@ def test_it_finds_what_a_plain_search_finds(steps: list[tuple[bool, int, str]], 
         assert {n.entry_id for n in index.search(scope, VECTORS[asked], 12)} == set(own)
 
 
-def test_many_are_kept_in_a_graph_and_found_again() -> None:
-    rows = unit_vectors(GRAPH_FROM + 200, 2)
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param(200, id="while they move"), pytest.param(GRAPH_FROM, id="after they moved")],
+)
+def test_many_are_kept_in_a_graph_and_found_again(more: int) -> None:
+    rows = unit_vectors(GRAPH_FROM + more, 2)
     index = Neighbours()
     for number, row in enumerate(rows):
         index.add(str(number), "x", row)

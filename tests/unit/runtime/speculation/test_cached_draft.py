@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from evenkeel_runtime.speculation.cached_draft import (
     AFTER_DIFFERENCE,
-    INBOX_KEY,
     NUM_TRUSTS,
-    OTHERS_KEY,
-    TRUST_KEY,
     HandedAnswer,
     read_handed,
 )
+from evenkeel_runtime.wire.drafts import ANSWER_KEY, OTHERS_KEY, TRUST_KEY, pack_tokens
 
 ANSWER = list(range(50, 80))
 
@@ -86,12 +84,15 @@ def test_of_several_places_the_next_one_is_taken() -> None:
 @pytest.mark.parametrize(
     ("extra_args", "draft"),
     [
-        pytest.param({INBOX_KEY: [1, 2, 3]}, [1, 2, 3], id="token ids"),
-        pytest.param({INBOX_KEY: "1 2 3"}, [], id="a text"),
-        pytest.param({INBOX_KEY: [1, -2]}, [], id="a negative id"),
-        pytest.param({INBOX_KEY: [1, True]}, [], id="a boolean"),
-        pytest.param({INBOX_KEY: [99]}, [99], id="the last token"),
-        pytest.param({INBOX_KEY: [1, 100]}, [], id="beyond the vocabulary"),
+        pytest.param({ANSWER_KEY: [1, 2, 3]}, [1, 2, 3], id="token ids"),
+        pytest.param({ANSWER_KEY: pack_tokens([1, 2, 3])}, [1, 2, 3], id="packed token ids"),
+        pytest.param({ANSWER_KEY: pack_tokens([1, 100])}, [], id="packed, beyond the vocabulary"),
+        pytest.param({ANSWER_KEY: pack_tokens([1, 2])[:-1]}, [], id="packed, cut"),
+        pytest.param({ANSWER_KEY: "1 2 3"}, [], id="a text"),
+        pytest.param({ANSWER_KEY: [1, -2]}, [], id="a negative id"),
+        pytest.param({ANSWER_KEY: [1, True]}, [], id="a boolean"),
+        pytest.param({ANSWER_KEY: [99]}, [99], id="the last token"),
+        pytest.param({ANSWER_KEY: [1, 100]}, [], id="beyond the vocabulary"),
         pytest.param({}, [], id="none"),
         pytest.param(None, [], id="no extra arguments"),
     ],
@@ -101,7 +102,7 @@ def test_only_token_ids_are_taken_as_a_draft(extra_args: object, draft: list[int
 
 
 def test_no_more_of_a_draft_is_kept_than_the_request_may_generate() -> None:
-    handed = read_handed({INBOX_KEY: ANSWER, OTHERS_KEY: [[1, 2, 3, 4], "no"]}, 100, 3)
+    handed = read_handed({ANSWER_KEY: ANSWER, OTHERS_KEY: [[1, 2, 3, 4], "no"]}, 100, 3)
     assert handed.rest(99) == ANSWER[:3]
     handed.follow([1])
     assert handed.rest(99) == [2, 3]
@@ -113,7 +114,7 @@ def test_no_more_of_a_draft_is_kept_than_the_request_may_generate() -> None:
 def test_a_degree_of_trust_that_there_is_not_counts_as_the_highest(
     trust: object, kind: int
 ) -> None:
-    assert read_handed({INBOX_KEY: [1], TRUST_KEY: trust}, 100, 9).kind == kind
+    assert read_handed({ANSWER_KEY: [1], TRUST_KEY: trust}, 100, 9).kind == kind
 
 
 tokens = st.lists(st.integers(0, 3), max_size=40)
