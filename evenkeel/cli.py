@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -28,6 +29,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # 128 + SIGPIPE, as shells report it.
 EXIT_NO_READER = 141
 _MOST_FLAGS_LISTED = 8
+# Longer than the addresses and paths that anybody means to see.
+_ENDLESS_WORD = re.compile(r"\S{500,}")
 # Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
     "alerts": "collector",
@@ -134,7 +137,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
             return code
     except EvenkeelError as error:
         for line in f"evenkeel: {error}".split("\n"):
-            print(for_terminal(line), file=sys.stderr)
+            print(for_terminal(_shorten_words(line)), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         return _end_without_reader()
@@ -192,6 +195,11 @@ def _problem_outside(error: Exception, words: Sequence[str]) -> tuple[str, int] 
             if any("\udc80" <= char <= "\udcff" for char in word):
                 return f"an argument is not UTF-8: {word!r:.200}", ConfigurationError.exit_code
     return None
+
+
+def _shorten_words(line: str) -> str:
+    """Return the line with its endless words cut, such as a number of thousands of digits."""
+    return _ENDLESS_WORD.sub(lambda word: f"{word[0][:80]}…{word[0][-20:]}", line)
 
 
 def _end_without_reader() -> int:

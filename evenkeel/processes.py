@@ -45,7 +45,8 @@ def refuse_taken_ports(ports: Mapping[str, int], host: str) -> None:
                 f"port {port} for the {name}: ports go from 0 to {_LAST_PORT}; choose another "
                 "--port-offset"
             )
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))

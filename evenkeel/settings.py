@@ -15,10 +15,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, JsonValue, Secret, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    Secret,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import bare_host
 from evenkeel.secret_text import (
     SecretAddress,
     read_secret,
@@ -78,6 +87,10 @@ def _split(value: Any) -> Any:
 SplitAtCommas = BeforeValidator(_split)
 # A list: comma-separated in the environment, repeated as a flag.
 Listed = Annotated[tuple[str, ...], SplitAtCommas]
+
+
+# An address to listen on; IPv6 with or without the brackets that it has in a URL.
+Host = Annotated[str, AfterValidator(bare_host)]
 
 
 def handed_down(default: Any, description: str) -> Any:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import sub
 
+# With speculation several tokens arrive at once, so half of the gaps may be 0.
+ZERO_GAPS = "tokens that arrive together have gaps of 0"
+
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
@@ -71,6 +74,12 @@ def measure(arrival_ns: int, emissions: Emissions) -> TokenLatency:
         itl_p99_s=_quantile_ns(gaps_ns, num_zero_gaps, 0.99) / 1e9,
         stall_s=gaps_ns[-1] / 1e9 if gaps_ns else None,
     )
+
+
+def zero_gap_note(*gaps_s: float | None) -> str:
+    """Return what to say beside percentiles of ITL: why one of them is 0; "" if none is."""
+    # A digest of zeros may return slightly more.
+    return ZERO_GAPS if any(gap_s is not None and gap_s < 0.5e-9 for gap_s in gaps_s) else ""
 
 
 def _refuse_disorder(arrival_ns: int, emissions: Emissions) -> None:

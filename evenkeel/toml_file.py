@@ -21,7 +21,7 @@ def read_toml(path: Path, flag: str = "", is_empty_wrong: bool = False) -> dict[
 
     Raises:
         ConfigurationError: If it cannot be read, is not TOML, is wrongly empty, or holds a number
-            that is not finite; names the file and the flag.
+            that is not finite or too large; names the file and the flag.
     """
     text = _text(path, flag)
     content = _parse(text, path, flag)
@@ -96,31 +96,39 @@ def _text(path: Path, flag: str) -> str:
 def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
     try:
         content = tomllib.loads(text)
-        infinite = _find_infinite(content)
+        unusable = _find_unusable(content)
     except RecursionError as error:
         raise ConfigurationError(f"{_named(path, flag)} is nested too deeply") from error
-    except ValueError as error:  # Not TOML, or a number of thousands of digits.
+    except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
-    if infinite is not None:
-        at, number = infinite
-        key = ".".join(str(part) for part in at)
+    except ValueError as error:  # Python's limit on reading and writing whole numbers.
         raise ConfigurationError(
-            f"{_named(path, flag, line_of(text, at))}: {key} is {number}, expected a finite number"
-        )
+            f"{_named(path, flag)} has a number of thousands of digits"
+        ) from error
+    if unusable is not None:
+        at, problem = unusable
+        key = ".".join(str(part) for part in at)
+        raise ConfigurationError(f"{_named(path, flag, line_of(text, at))}: {key} is {problem}")
     return content
 
 
-def _find_infinite(content: Any) -> tuple[tuple[str | int, ...], float] | None:
-    """Return the location and value of a number that is infinite or not a number, if any."""
+def _find_unusable(content: Any) -> tuple[tuple[str | int, ...], str] | None:
+    """Return the location of a number that cannot be calculated with, if any, and what it is.
+
+    One written in hexadecimal may have any size, and then not even a message could show it.
+    """
     if isinstance(content, float):
-        return None if math.isfinite(content) else ((), content)
+        return None if math.isfinite(content) else ((), f"{content}, expected a finite number")
+    if isinstance(content, int):
+        # TOML 1.0 requires these, and an error for others.
+        return None if -(2**63) <= content < 2**63 else ((), "an integer of more than 64 bits")
     parts: Iterable[tuple[str | int, Any]] = ()
     if isinstance(content, dict):
         parts = content.items()
     elif isinstance(content, list):
         parts = enumerate(content)
     for key, value in parts:
-        found = _find_infinite(value)
+        found = _find_unusable(value)
         if found is not None:
             return (key, *found[0]), found[1]
     return None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evenkeel.cli import Command, duration_argument
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import bare_host
 
 EXAMPLE = """\
 examples:
@@ -39,7 +40,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-dashboard", action="store_true", help="do not start the dashboard")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback)")
+    parser.add_argument(
+        "--host",
+        type=bare_host,
+        default="127.0.0.1",
+        help="address to bind (default: loopback)",
+    )
     parser.add_argument(
         "--port-offset", type=int, default=0, metavar="N", help="add N to all five ports"
     )

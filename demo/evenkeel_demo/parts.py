@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import with_port
 from evenkeel.processes import Part
 from evenkeel.synced_text import sync_text
 
@@ -80,7 +81,7 @@ class Endpoints:
     def on(cls, host: str, ports: Ports) -> Endpoints:
         """Return the addresses of parts that the demo starts itself."""
         numbers = (ports.runtime, ports.otlp_http, ports.query, ports.dashboard)
-        return cls(*(f"http://{host}:{port}" for port in numbers))
+        return cls(*(f"http://{with_port(host, port)}" for port in numbers))
 
 
 @dataclass(frozen=True, slots=True)

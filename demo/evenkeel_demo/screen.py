@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenkeel.durations import measured_duration
+from evenkeel.token_latency import zero_gap_note
 from evenkeel_demo.receiver import ReceivedAlert
 from evenkeel_demo.report import quantile
 from evenkeel_demo.traffic import ClientCounters, DemoPhase
@@ -108,7 +109,9 @@ class Screen:
             table.add_row(name.replace("_", " "), f"{figures[name]:,}")
         for name in ("ttft_s", "itl_s"):
             values = [_duration(value) for value in figures[name].values()]
-            table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
+            note = zero_gap_note(*figures[name].values()) if name == "itl_s" else ""
+            words = " / ".join(values) + (f" ({note})" if note else "")
+            table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", words)
         table.add_row("tokens/s", _number(figures["tokens_per_s"], ",.0f"))
         table.add_row("cached prompt tokens", _number(figures["cached_token_ratio"], ".1%"))
         table.add_row("accepted draft tokens", _number(figures["acceptance_rate"], ".1%"))

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.http_address import with_port
 from evenkeel.outside_text import drawn_on
 from evenkeel.private_files import FOLDER_MODE, make_private_folder
 from evenkeel.processes import Part, Platform, refuse_taken_ports
@@ -107,7 +108,9 @@ def write_files(options: Options) -> None:
     Raises:
         ConfigurationError: If the folder is not writable.
     """
-    receiver_url = options.receiver_url or f"http://{options.host}:{DEFAULT_RECEIVER_PORT}/"
+    receiver_url = (
+        options.receiver_url or f"http://{with_port(options.host, DEFAULT_RECEIVER_PORT)}/"
+    )
     data_dir = _make_data_dir(options.data_dir, is_shared=True, is_new=True)
     parts.write_files(data_dir, receiver_url)
 

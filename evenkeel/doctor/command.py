@@ -23,6 +23,7 @@ from evenkeel.cli import Command
 from evenkeel.doctor.scrape_report import run_report
 from evenkeel.errors import ConfigurationError, StoreError, StoreLoginError
 from evenkeel.extras import how_to_install
+from evenkeel.http_address import with_port
 from evenkeel.landlock import find_gap, why_unavailable
 
 EXAMPLE = """\
@@ -169,7 +170,7 @@ def check_running(
         ("runtime", "serve MODEL", 8000, "/health"),
         ("dashboard", "dashboard", 8501, "/_stcore/health"),
     ):
-        url = f"http://{host}:{port + port_offset}{path}"
+        url = f"http://{with_port(host, port + port_offset)}{path}"
         try:
             answer = httpx.get(url, timeout=patience_s)
         except httpx.ReadTimeout:
@@ -197,7 +198,7 @@ def check_running(
 
 def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
     """Check whether the store answers queries."""
-    url = f"http://{host}:{8123 + port_offset}"
+    url = f"http://{with_port(host, 8123 + port_offset)}"
     try:
         # Only some parts read the store, so its client may be missing.
         from evenkeel.store import QUERIES, Store

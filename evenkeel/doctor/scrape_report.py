@@ -21,8 +21,8 @@ from evenkeel.doctor.prometheus_page import PrometheusPage, read_prometheus_page
 from evenkeel.engines.engine_map import EngineMap, MetricSource, by_provider, known_engines
 from evenkeel.engines.measures import PAGE_PARTS, PagePart
 from evenkeel.engines.reported import CLIENT_FIELDS, NOT_REPORTED, fills_by_spans
-from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
-from evenkeel.http_address import is_http_address
+from evenkeel.errors import CannotMeasureError, first_line
+from evenkeel.http_address import check_http_address
 from evenkeel.outside_text import for_terminal
 from evenkeel.secret_text import hide_password
 
@@ -150,10 +150,7 @@ def fetch_page(url: str, max_s: float = MAX_S) -> str:
         ConfigurationError: If it is not an http(s) address.
         CannotMeasureError: If nothing answers, or too slowly, or with too much.
     """
-    if not is_http_address(url):
-        raise ConfigurationError(
-            f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
-        )
+    check_http_address("--scrape", url, "http://127.0.0.1:8000/metrics")
     parts = urlsplit(url)
     login = None
     if parts.username is not None:

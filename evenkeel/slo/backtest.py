@@ -15,6 +15,8 @@ from evenkeel.slo.series import BucketSeries, SeriesEvaluator
 COLUMNS = ("minute", "total", "bad")
 # In the year 2160: a larger number is seconds or milliseconds.
 _LAST_MINUTE = 10**8
+# Far more events than a minute can have, and few enough digits for int() and float().
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +151,13 @@ def _read_row(row: Mapping[str, str | None], where: str) -> tuple[int, Counts]:
     values: dict[str, int] = {}
     for name in COLUMNS:
         text = row.get(name)
-        if text is None or not text.strip().isdecimal():
+        digits = "" if text is None else text.strip()
+        if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
             raise ConfigurationError(
-                f"{name} is {text!r}, expected a whole number of at least 0 ({where})"
+                f"{name} is {text!r}, expected a whole number of at least 0, in up to "
+                f"{_MAX_DIGITS} digits ({where})"
             )
-        values[name] = int(text)
+        values[name] = int(digits)
     if values["minute"] > _LAST_MINUTE:
         raise ConfigurationError(
             f"minute is {values['minute']}, expected minutes since 1970, which are unix seconds "

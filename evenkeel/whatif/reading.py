@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evenkeel.known_names import suggestion
 from evenkeel.store import QUERIES
 from evenkeel.whatif.saving import PredictedSaving, Unpredictable, predict_saving
 from evenkeel.whatif.stored_work import StoredWork
@@ -37,12 +38,9 @@ def predicted_saving(
     """
     ends = {"from_ms": from_ms, "to_ms": to_ms}
     (found,) = rows(QUERIES / "engine_contents.sql", {**ends, "model": model, "tenant": tenant})
-    if not found["busy_s"]:
-        return Unpredictable("no steps of an engine are stored for this range")
-    if not found["num_of_tenant"]:
-        return Unpredictable(
-            "none of its requests in this range reached an engine whose steps are stored"
-        )
+    if not found["busy_s"] or not found["num_of_tenant"]:
+        (names,) = rows(QUERIES / "engine_names.sql", {**ends, "tenant": tenant})
+        return Unpredictable(_why_nothing(tenant, model, names))
     if found["num_sampled"]:
         return Unpredictable(
             f"{found['num_sampled']} stored requests stand for several: their senders sample"
@@ -64,6 +62,19 @@ def predicted_saving(
         )
     range_s = (to_ms - from_ms) / 1000
     return predict_saving(stored, tenant, found["busy_s"], range_s, model)
+
+
+def _why_nothing(tenant: str, model: str, names: Mapping[str, Sequence[str]]) -> str:
+    """Return why there is nothing to replay; a name that is not stored may be mistyped."""
+    if not names["models"]:
+        return "no steps of an engine are stored for this range"
+    if model and model not in names["models"]:
+        hint = suggestion(model, names["models"])
+        return f"no steps of an engine with model {model!r} are stored for this range; {hint}"
+    if tenant not in names["tenants"]:
+        hint = suggestion(tenant, names["tenants"])
+        return f"no requests of it are stored for this range{hint and '; '}{hint}"
+    return "none of its requests in this range reached an engine whose steps are stored"
 
 
 def samples_of(from_ms: int, to_ms: int, num_requests: int) -> list[tuple[int, int]]:

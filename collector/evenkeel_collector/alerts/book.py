@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 from evenkeel_collector.alerts.alert import Alert, Transition, Update
 from evenkeel_collector.alerts.notification import Notification, fingerprint
 from evenkeel_collector.alerts.outbox import IS_OVERTAKEN, Outbox
@@ -44,7 +45,6 @@ from evenkeel_collector.alerts.tables import (
 
 FILE_NAME = "alerts.db"
 _MOST_SILENCES = 1_000
-_MOST_LISTED = 10
 _ADD_TRANSITION = insert(transitions)
 _TRANSITION = [column for column in transitions.c if column.name != "is_stored"]
 _alert = insert(alerts)
@@ -216,10 +216,8 @@ class AlertBook(Outbox):
                 f"{unknown}: it is grouped, and its {len(groups)} SLOs have names such as "
                 f"{groups[0]!r}; a silence of all of them matches slo_group={name}"
             )
-        listed = ", ".join(known[:_MOST_LISTED])
-        more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
-        there = f"there are {listed}{more}" if known else "the collector evaluates none"
-        raise ConfigurationError(f"{unknown}; {there}")
+        hint = suggestion(name, known) or "the collector evaluates none"
+        raise ConfigurationError(f"{unknown}; {hint}")
 
     def silences(self, now_ns: int) -> list[Silence]:
         """Return the active silences, earliest end first."""

@@ -36,6 +36,8 @@ class Charge:
         num_requests: Requests, with and without a price.
         num_priced: Those with a price.
         num_shed: Those that control rejected, which used nothing.
+        input_tokens: Those that were reported; None if no request reported any. The other tokens
+            likewise.
         engine_s: Seconds, if it is engine time.
         what: Engine time's kind, in words.
     """
@@ -55,9 +57,9 @@ class Charge:
     currency: str
     num_requests: float = 0.0
     num_priced: float = 0.0
-    input_tokens: float = 0.0
-    cached_tokens: float = 0.0
-    output_tokens: float = 0.0
+    input_tokens: float | None = None
+    cached_tokens: float | None = None
+    output_tokens: float | None = None
     engine_s: float | None = None
     what: str = ""
     num_shed: float = 0.0
@@ -70,7 +72,10 @@ class Charge:
 
 _NEVER = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # Its row has every column, with a value of the column's type.
-NO_CHARGE = Charge(USAGE, _NEVER, _NEVER, "", "", "", "", "", "", "", 0.0, 0.0, "", engine_s=0.0)
+NO_CHARGE = Charge(
+    USAGE, _NEVER, _NEVER, "", "", "", "", "", "", "", 0.0, 0.0, "",
+    input_tokens=0.0, cached_tokens=0.0, output_tokens=0.0, engine_s=0.0,
+)  # fmt: skip
 
 
 def charges(
@@ -98,9 +103,9 @@ def charges(
             currency=prices.currency,
             num_requests=float(row["num_requests"]),
             num_priced=float(row["num_priced"]),
-            input_tokens=float(row["input_tokens"]),
-            cached_tokens=float(row["cached_tokens"]),
-            output_tokens=float(row["output_tokens"]),
+            input_tokens=_number(row["input_tokens"]),
+            cached_tokens=_number(row["cached_tokens"]),
+            output_tokens=_number(row["output_tokens"]),
             num_shed=float(row["num_shed"]),
         )
         for row in rows
@@ -120,6 +125,10 @@ def charges(
             )
         )  # fmt: skip
     return found
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _spread(
@@ -195,7 +204,8 @@ def plain_row(charge: Charge) -> dict[str, object]:
 def focus_row(charge: Charge) -> dict[str, object]:
     """Return a charge with FOCUS's columns, in their order.
 
-    FOCUS allows no row without a cost: where none is known it is 0, and there is no unit price.
+    FOCUS allows no row of usage without a cost and a quantity: where none is known it is 0, and
+    there is no unit price.
     """
     month = charge.begin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     tags = {
@@ -206,7 +216,8 @@ def focus_row(charge: Charge) -> dict[str, object]:
         "slo_class": charge.slo_class,
     }
     is_usage = charge.kind == USAGE
-    quantity = charge.input_tokens + charge.output_tokens if is_usage else charge.engine_s
+    tokens = (charge.input_tokens or 0.0) + (charge.output_tokens or 0.0)
+    quantity = tokens if is_usage else charge.engine_s
     unit = "Tokens" if is_usage else "Seconds"
     # The average: a row adds up several kinds of tokens, each at its own price.
     unit_price = charge.billed / quantity if quantity and charge.is_known else None

@@ -20,7 +20,9 @@ from evenkeel.time_arguments import check_order, minute_argument
 from evenkeel.times import rfc3339
 from evenkeel_collector.commands.charges import (
     NO_CHARGE,
+    OVERHEAD,
     PERIODS,
+    USAGE,
     charges,
     focus_row,
     plain_row,
@@ -85,7 +87,7 @@ def run_costs(args: argparse.Namespace) -> int:
     row_of = focus_row if args.format == "focus" else plain_row
     write_rows(args, [row_of(each) for each in found], row_of(NO_CHARGE))
     if args.out is not None:
-        _say(args, found, from_ns, to_ns)
+        say(args, found, from_ns, to_ns)
     return 0
 
 
@@ -177,24 +179,27 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], like: Mapping[
     )
 
 
-def _say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns: int) -> None:
-    billed = {kind: sum(each.billed for each in found if each.kind == kind) for kind in
-              ("usage", "engine")}  # fmt: skip
+def say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns: int) -> None:
+    """Print the sums of the charges: the costs that are known, and how many requests have one."""
+    usage = [each for each in found if each.kind == USAGE]
+    known = [each.billed for each in usage if each.is_known]
+    usage_cost = sum(known) if known or not usage else None
+    engine_cost = sum(each.billed for each in found if each.kind == OVERHEAD)
     num_requests = sum(each.num_requests for each in found)
     num_priced = sum(each.num_priced for each in found)
     currency = found[0].currency if found else ""
     if args.json:
         print(json.dumps({
-            "rows": len(found), "currency": currency, "usage_cost": billed["usage"],
-            "engine_cost": billed["engine"], "num_requests": num_requests,
+            "rows": len(found), "currency": currency, "usage_cost": usage_cost,
+            "engine_cost": engine_cost, "num_requests": num_requests,
             "num_priced": num_priced, "from": rfc3339(from_ns), "to": rfc3339(to_ns),
         }))  # fmt: skip
         return
     if not found:
         print(f"0 rows to {args.out}: no requests and no engine time in this range")
         return
+    cost = "no known cost" if usage_cost is None else f"{usage_cost:.6g} {currency}"
     print(
-        f"{len(found)} rows to {args.out}: requests {billed['usage']:.6g} {currency}, other engine "
-        f"time {billed['engine']:.6g} {currency}; {num_requests - num_priced:.0f} of "
-        f"{num_requests:.0f} requests have no cost"
+        f"{len(found)} rows to {args.out}: requests {cost}, other engine time {engine_cost:.6g} "
+        f"{currency}; {num_requests - num_priced:.0f} of {num_requests:.0f} requests have no cost"
     )

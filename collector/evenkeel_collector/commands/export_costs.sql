@@ -1,4 +1,5 @@
--- What is charged, by period and cohort, from the rollups: the sums of the page Cost.
+-- What is charged, by period and cohort, from the rollups: the sums of the page Cost. Tokens are those
+-- that were reported: NULL if no request of a row reported any of that kind.
 SELECT
     multiIf(
         {per:String} = 'hour', toStartOfHour(r.minute),
@@ -15,9 +16,9 @@ SELECT
     sum(r.num_requests) AS num_requests,
     sum(r.num_priced) AS num_priced,
     sum(r.num_shed) AS num_shed,
-    ifNull(sum(r.input_tokens), 0) AS input_tokens,
-    ifNull(sum(r.cached_tokens), 0) AS cached_tokens,
-    ifNull(sum(r.output_tokens), 0) AS output_tokens
+    sum(r.input_tokens) AS input_tokens,
+    sum(r.cached_tokens) AS cached_tokens,
+    sum(r.output_tokens) AS output_tokens
 FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = 3600) AS r
 GROUP BY period, model, tenant, slo_class, route, prompt_name, prompt_version, service
 ORDER BY period, model, tenant, slo_class, route, prompt_name, prompt_version, service

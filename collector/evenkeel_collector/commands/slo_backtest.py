@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 from evenkeel_collector.commands.slo_arguments import add_slo_file
 from evenkeel_collector.commands.stored_minutes import (
     add_store_arguments,
@@ -81,7 +82,9 @@ def _run_backtest(args: argparse.Namespace) -> int:
     # A group's name begins with the name of its definition.
     definition = None if args.name is None else args.name.partition("/")[0]
     if definition is not None and definition not in names:
-        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")
+        raise ConfigurationError(
+            f"{args.slo} has no SLO {args.name!r}; {suggestion(args.name, names)}"
+        )
     wanted = [slo for slo in known if definition in (None, slo.name)]
     marked = [] if args.incidents is None else read_incidents(args.incidents)
     if args.events is not None:

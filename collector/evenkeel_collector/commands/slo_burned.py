@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 from evenkeel.outside_text import for_terminal
 from evenkeel.time_arguments import check_order, time_argument
 from evenkeel.times import rfc3339
@@ -63,7 +64,9 @@ def _run_burned(args: argparse.Namespace) -> int:
     try:
         slos = {slo.name: slo for slo in with_groups(written, store.rows, span.to_ns)}
         if args.name not in slos:
-            raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
+            raise ConfigurationError(
+                f"{args.slo} has no SLO {args.name!r}; {suggestion(args.name, slos)}"
+            )
         parts = slo_parts(slos[args.name])
         if slos[args.name].indicator.budget is not None:
             raise ConfigurationError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 from evenkeel_collector.commands.slo_arguments import add_slo_file
 
 
@@ -40,8 +41,8 @@ def _run_export(args: argparse.Namespace) -> int:
     if not file.slos and (args.openslo or args.name is not None or not file.rules):
         raise ConfigurationError(f"{args.slo} has no SLO that evenkeel evaluates")
     if not slos and args.name is not None:
-        names = ", ".join(slo.name for slo in file.slos)
-        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {names}")
+        hint = suggestion(args.name, (slo.name for slo in file.slos))
+        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}; {hint}")
     if args.openslo:
         print(openslo_documents(slos), end="")
         return 0

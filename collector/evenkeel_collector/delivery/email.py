@@ -24,6 +24,10 @@ from evenkeel_collector.delivery.text import text_of, title_of
 _GOODBYE_S = 1.0
 _READY = 220
 _CLOSING = 421
+# A server that ends each of these at another recipient is closing down for all.
+_MOST_CONNECTIONS = 3
+# As a server answers to an address that it cannot take (RFC 6531, section 3.5).
+_NO_UTF8 = 553
 
 
 class RecipientsRefused(EvenkeelError):
@@ -42,7 +46,13 @@ class RecipientsRefused(EvenkeelError):
 
 def describe_refusals(codes: Mapping[str, int]) -> str:
     """Return the addresses that a server refused, with its answers."""
-    return f"recipients refused: {', '.join(f'{a} ({c})' for a, c in codes.items())}"
+    shown = (
+        f"{address} (the server takes only ASCII addresses)"
+        if code == _NO_UTF8 and not address.isascii()
+        else f"{address} ({code})"
+        for address, code in codes.items()
+    )
+    return f"recipients refused: {', '.join(shown)}"
 
 
 def addresses_of(recipients: Sequence[str]) -> tuple[str, ...]:
@@ -70,16 +80,45 @@ def send_email(
     """Send a message; blocks for at most about `timeout_s`.
 
     A user in the address logs in with the receiver's secret, without TLS only to an internal
-    address; `smtps` uses TLS from the start, and `smtp` uses STARTTLS if the server offers it.
+    address; `smtps` uses TLS from the start, and `smtp` uses STARTTLS if the server offers it. If
+    the server ends the connection at a recipient, the others get the message through another.
 
     Raises:
         OSError: If the server cannot be reached or its reply is invalid, including smtplib errors.
         RecipientsRefused: If it did not accept the message for all recipients.
         ConfigurationError: If the secret is missing, or would cross the internet without TLS.
     """
+    until_s = time.monotonic() + timeout_s
+    addresses = left = addresses_of(receiver.recipients)
+    refused: dict[str, int] = {}
+    for number in range(1, _MOST_CONNECTIONS + 1):
+        found = _send(receiver, notification, target, left, until_s)
+        refused |= found
+        if _CLOSING not in found.values():
+            break
+        # Whoever follows was not tried, and whoever was accepted before got nothing.
+        left = tuple(address for address in left if address not in found)
+        if not left or number == _MOST_CONNECTIONS:
+            raise smtplib.SMTPResponseException(_CLOSING, b"")
+    if refused:
+        raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
+
+
+def _send(
+    receiver: Receiver,
+    notification: Notification,
+    target: ResolvedAddress,
+    addresses: Sequence[str],
+    until_s: float,
+) -> dict[str, int]:
+    """Send a message through one connection; return who was refused, with the server's codes.
+
+    With `_CLOSING` among these, nobody got it.
+    """
     parts = urlsplit(receiver.address())
     if parts.password is not None:
         raise ConfigurationError("the password belongs in secrets, not in the address")
+    timeout_s = max(until_s - time.monotonic(), 0.001)
     context = ssl.create_default_context()
     server: smtplib.SMTP
     if parts.scheme == "smtps":
@@ -88,7 +127,6 @@ def send_email(
         server = smtplib.SMTP(timeout=timeout_s)
     # Connect to the checked address; certificates are checked for the name.
     server._host = target.host  # type: ignore[attr-defined]
-    until_s = time.monotonic() + timeout_s
     # The socket's timeout applies to each read: a reply sent byte by byte would block the thread.
     cut_off = threading.Timer(timeout_s, _cut_off, [server])
     cut_off.daemon = True
@@ -103,14 +141,11 @@ def send_email(
             if not isinstance(server.sock, ssl.SSLSocket):
                 _check_plain(target)
             server.login(unquote(parts.username), receiver.secrets[0].read())
-        addresses = addresses_of(receiver.recipients)
-        refused = _hand_over(server, make_email(receiver, notification), addresses)
+        return _hand_over(server, receiver, notification, addresses)
     finally:
         # The caller waits no longer, and would take an accepted message for a failed one.
         _leave(server, min(_GOODBYE_S, (until_s - time.monotonic()) / 2))
         cut_off.cancel()
-    if refused:
-        raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
 
 
 def _check_plain(target: ResolvedAddress) -> None:
@@ -127,22 +162,31 @@ def _check_plain(target: ResolvedAddress) -> None:
 
 
 def _hand_over(
-    server: smtplib.SMTP, message: EmailMessage, addresses: Sequence[str]
+    server: smtplib.SMTP,
+    receiver: Receiver,
+    notification: Notification,
+    addresses: Sequence[str],
 ) -> dict[str, int]:
     """Send a message; return the recipients that the server refused, with its codes.
 
     Raises:
-        SMTPResponseException: If it has sent the message to nobody, and not for their addresses.
+        SMTPException: If it has sent the message to nobody, and not for their addresses.
     """
+    message = make_email(receiver, notification)
+    refused: dict[str, int] = {}
+    if not server.has_extn("smtputf8"):
+        refused = {address: _NO_UTF8 for address in addresses if not address.isascii()}
+    if refused:
+        addresses = [address for address in addresses if address not in refused]
+        if not addresses:
+            return refused
+        # smtplib would send it to nobody, and a header may not name the others either.
+        message.replace_header("To", ", ".join(addresses))
     try:
-        refused = server.send_message(message, to_addrs=addresses)
+        found = server.send_message(message, to_addrs=addresses)
     except smtplib.SMTPRecipientsRefused as error:
-        refused = error.recipients
-        for code, said in refused.values():
-            # It ends the connection: those who were accepted get nothing, others were not tried.
-            if code == _CLOSING:
-                raise smtplib.SMTPResponseException(code, said) from error
-    return {address: code for address, (code, _) in refused.items()}
+        found = error.recipients
+    return refused | {address: code for address, (code, _) in found.items()}
 
 
 def _connect(

@@ -12,9 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from evenkeel.errors import ConfigurationError, first_line
-from evenkeel.http_address import is_http_address
-from evenkeel.secret_text import hide_password
+from evenkeel.errors import first_line
+from evenkeel.http_address import check_http_address
 from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
 from evenkeel_collector.intake.otlp_body import CheckedBody
@@ -55,10 +54,7 @@ def read_targets(urls: Sequence[str], service: str) -> list[ScrapeTarget]:
     """
     targets = []
     for url in urls:
-        if not is_http_address(url):
-            raise ConfigurationError(
-                f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
-            )
+        check_http_address("--scrape", url, "http://127.0.0.1:8000/metrics")
         parts = urlsplit(url)
         path = parts.path if parts.path not in ("", "/") else "/metrics"
         host = parts.netloc.rpartition("@")[2]

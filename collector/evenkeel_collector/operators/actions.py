@@ -14,6 +14,7 @@ from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import AuditEntry, write_down
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
@@ -109,14 +110,13 @@ class Revoke(Order):
 
 
 def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, Any]:
+    all_firing = [alert for alert in book.alerts() if alert.life.state is State.FIRING]
     firing = [
-        alert
-        for alert in book.alerts()
-        if alert.life.state is State.FIRING
-        and order.slo in (alert.slo, alert.details.labels.get("slo"))
+        alert for alert in all_firing if order.slo in (alert.slo, alert.details.labels.get("slo"))
     ]
     if not firing:
-        raise ConfigurationError(f"no alert of {order.slo!r} is firing")
+        hint = suggestion(order.slo, dict.fromkeys(alert.slo for alert in all_firing))
+        raise ConfigurationError(f"no alert of {order.slo!r} is firing{hint and '; '}{hint}")
     for alert in firing:
         book.acknowledge(alert.alert_id, order.by, order.comment, now_ns)
     return {"acknowledged": [f"{alert.slo} {alert.severity}" for alert in firing]}

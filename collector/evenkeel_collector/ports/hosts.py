@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
+from evenkeel.http_address import bare_host
 from evenkeel_collector.ports.body import Response, Scope
 
 # RFC 9110, section 15.5.20: the request was directed at a server that does not answer for its host.
@@ -62,7 +63,7 @@ def _without_port(host: str) -> str:
 
 def _normal(name: str) -> str:
     """Return a name in lower case without its final dot, an address in its shortest form."""
-    name = name.lower().removesuffix(".")
+    name = bare_host(name.lower().removesuffix("."))
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:

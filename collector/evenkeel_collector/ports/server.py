@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import with_port
 from evenkeel_collector.ports.connections import (
     HANDSHAKE_S,
     IDLE_S,
@@ -53,7 +54,9 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)
-        raise ConfigurationError(f"cannot listen on {host}:{port} ({flag}): {reason}") from error
+        raise ConfigurationError(
+            f"cannot listen on {with_port(host, port)} ({flag}): {reason}"
+        ) from error
     sock.setblocking(False)
     return sock
 

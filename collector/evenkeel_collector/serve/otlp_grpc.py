@@ -12,6 +12,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import with_port
 from evenkeel_collector.intake.intake import (
     DEFAULT_MEMORY_FACTOR,
     REFUSALS,
@@ -126,15 +127,16 @@ def bind(server: Any, host: str, port: int, tls: Tls | None = None) -> int:
     Raises:
         ConfigurationError: If the port is in use or the certificate is invalid.
     """
+    address = with_port(host, port)
     try:
         if tls is None:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            bound = server.add_insecure_port(address)
         else:
-            bound = server.add_secure_port(f"{host}:{port}", _credentials(tls))
+            bound = server.add_secure_port(address, _credentials(tls))
     except RuntimeError as error:
-        raise ConfigurationError(f"cannot listen on {host}:{port} (--grpc-port)") from error
+        raise ConfigurationError(f"cannot listen on {address} (--grpc-port)") from error
     if bound == 0:
-        raise ConfigurationError(f"cannot listen on {host}:{port} (--grpc-port)")
+        raise ConfigurationError(f"cannot listen on {address} (--grpc-port)")
     return int(bound)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError, first_line
+from evenkeel.http_address import with_port
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.store import check_url
@@ -392,7 +393,7 @@ def _query_url(scheme: str, settings: CollectorSettings, sock: socket.socket | N
 
 
 def _url(scheme: str, host: str, port: int) -> str:
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{with_port(host, port)}"
 
 
 def _is_loopback(host: str) -> bool:

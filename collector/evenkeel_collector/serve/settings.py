@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import DEFAULT_DATA_DIR, Settings, SplitAtCommas
+from evenkeel.settings import DEFAULT_DATA_DIR, Host, Settings, SplitAtCommas
 
 MEBIBYTE = 1 << 20
 
@@ -18,7 +18,7 @@ class CollectorSettings(Settings):
 
     section: ClassVar[str] = "collector"
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
+    host: Host = Field(default="127.0.0.1", description="address to listen on")
     allowed_hosts: Annotated[tuple[str, ...], SplitAtCommas] = Field(
         default=(),
         description="other host names and addresses that the query port and /api/ answer "

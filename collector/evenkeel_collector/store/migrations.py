@@ -26,6 +26,12 @@ logger = logging.getLogger(__name__)
 
 Render = Callable[[str], list[str]]
 
+# What to do about a store that this version does not open.
+_WAYS_OUT = (
+    "the version that wrote it opens it and, if it is embedded, writes its tables as files: "
+    "`evenkeel store export parquet FOLDER`; this version needs an empty store, in another "
+    "--data-dir, or on another server if it is one of --clickhouse"
+)
 _NAME = re.compile(r"(\d{4})_(\w+?)(\.sql)?")
 # Checksum of the last migration that the first one replaced: it created the same tables.
 _REPLACED = "8a2430c6a0536443fc203eed99d3a1f5c7b6a04ad34faa5a7e2038d5dac47d4f"
@@ -106,13 +112,12 @@ def migrate(
     oldest, newest = migrations[0].number, max(applied, default=0)
     if newest > migrations[-1].number:
         raise ConfigurationError(
-            f"the store has migration {newest:04d}, made by a newer evenkeel; "
-            "upgrade, or use another --data-dir"
+            f"the store has migration {newest:04d}, made by a newer evenkeel: upgrade; {_WAYS_OUT}"
         )
     if applied and newest < oldest:
         raise ConfigurationError(
             f"the store is at migration {newest:04d}, and this evenkeel only opens stores at "
-            f"{oldest:04d} or later; use another --data-dir"
+            f"{oldest:04d} or later; {_WAYS_OUT}"
         )
     name_views_back(client, render)
     missing = [migration for migration in migrations if migration.number not in applied]
@@ -121,7 +126,7 @@ def migrate(
         if known not in (migration.checksum, _REPLACED):
             raise ConfigurationError(
                 f"migration {migration.number:04d}_{migration.name} has changed since this store "
-                "was made; use another --data-dir"
+                f"was made, so it is of another version; {_WAYS_OUT}"
             )
     if applied and missing:
         before_upgrade()

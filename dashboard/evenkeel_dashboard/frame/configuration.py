@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, SecretStr
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import Settings, with_flag
+from evenkeel.settings import Host, Settings, with_flag
 from evenkeel.store import DEFAULT_URL
 
 DEFAULT_COLLECTOR_URL = "http://127.0.0.1:4318"
@@ -34,7 +34,7 @@ class DashboardSettings(Settings):
 
     section: ClassVar[str] = "dashboard"
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
+    host: Host = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8501, ge=1, le=65_535, description="the pages")
     query_url: SecretAddress = Field(
         default=SecretAddress(DEFAULT_URL),

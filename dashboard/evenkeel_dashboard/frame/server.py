@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.http_address import with_port
 from evenkeel.processes import listening_advice
 from evenkeel.settings import write_environment
 from evenkeel.slo.file.slo_file import read_slo_file
@@ -37,7 +38,7 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise ConfigurationError(
-            f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; "
+            f"the dashboard cannot listen on {with_port(host, port)}: {error.strerror or error}; "
             f"{listening_advice(error, 'choose another with --port')}"
         ) from error
 
@@ -76,10 +77,9 @@ def serve(settings: DashboardSettings) -> NoReturn:
     for module in ("streamlit", "pandas"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"no module {module}", name=module)
-    shown_host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = with_port(settings.host, settings.port)
     print(
-        f"dashboard on http://{shown_host}:{settings.port}, reading {settings.shown_url}; "
-        "Ctrl-C stops it",
+        f"dashboard on http://{address}, reading {settings.shown_url}; Ctrl-C stops it",
         flush=True,
     )
     environment = {**os.environ, **child_environment(settings)}

@@ -109,10 +109,15 @@ def plan_from(args: argparse.Namespace, now: datetime) -> FleetPlan:
     if args.live and args.until != "now":
         raise ConfigurationError("--live starts now: it cannot be combined with --until")
     until_ns = unix_ns(now) if args.until == "now" else _parse_until_ns(args.until)
-    lasted_us = 0 if args.live else round(duration_s * 10**6)
+    lasted_ns = round(duration_s * 10**6) * 1000
+    if until_ns < lasted_ns:
+        raise ConfigurationError(
+            f"{format_duration(duration_s)} up to {args.until} would begin before 1970, when the "
+            "times of spans begin; see --duration and --until"
+        )
     return FleetPlan(
         num_requests=num_requests,
-        start_ns=until_ns - lasted_us * 1000,
+        start_ns=until_ns - (0 if args.live else lasted_ns),
         duration_s=duration_s,
         seed=args.seed,
         incident=SimulatedIncident(args.incident),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from pydantic import ValidationError
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.http_address import with_port
 from evenkeel.log_lines import stderr_handler
 from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
 from evenkeel.outside_text import drawn_on
@@ -180,7 +181,8 @@ def refuse_taken_port(host: str, port: int) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         advice = listening_advice(error, "stop what is using it, or give --port")
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
+        address = with_port(host, port)
+        raise ConfigurationError(f"cannot listen on {address}: {reason}; {advice}") from error
 
 
 def refuse_unwritable_folder(folder: Path) -> None:
@@ -348,7 +350,7 @@ async def _announce(args: argparse.Namespace, plan: ServePlan, started_s: float)
     """Log that the server is ready once its address answers."""
     while not await _answers(args):
         await asyncio.sleep(0.05)
-    address = args.uds or f"http://{args.host}:{args.port}/v1"
+    address = args.uds or f"http://{with_port(args.host, args.port)}/v1"
     name = (args.served_model_name or [args.model])[0]
     spans = plan.target.shown_url if plan.target is not None else "nowhere"
     logger.info(

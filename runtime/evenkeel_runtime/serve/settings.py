@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import Settings
+from evenkeel.settings import Host, Settings
 
 _MEBIBYTE = 1 << 20
 
@@ -18,7 +18,7 @@ class RuntimeSettings(Settings):
 
     section: ClassVar[str] = "runtime"
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
+    host: Host = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=1, le=65535, description="the OpenAI API and /metrics")
     data_dir: Path = Field(
         default=Path("data"),

@@ -257,6 +257,24 @@ def test_the_rollups_add_up_to_the_requests(storage: Storage, client: Any) -> No
     assert client.query(f"SELECT {sums} FROM {rolled}").first_row == (24.0, 2.0, 2.0, 12.0, 13.0)
 
 
+def test_exported_tokens_are_those_that_were_reported(storage: Storage, client: Any) -> None:
+    some = {"input_tokens": 100, "output_tokens": 10}
+    insert(
+        client,
+        {**some, "route": "all", "cached_tokens": 0},
+        {**some, "route": "part", "cached_tokens": 40},
+        {**some, "route": "part", "cached_tokens": None},
+        {**some, "route": "none", "cached_tokens": None},
+    )
+    span = {"from_ms": int(MAY.timestamp()) * 1000, "to_ms": int(JULY.timestamp()) * 1000}
+    found = client.query(read_query(query("export_costs")), parameters={**span, "per": "day"})
+    rows = {row["route"]: row for row in found.named_results()}
+    assert {route: row["cached_tokens"] for route, row in rows.items()} == {
+        "all": 0, "part": 40, "none": None,
+    }  # fmt: skip
+    assert rows["part"]["input_tokens"] == 200
+
+
 def test_cached_tokens_are_worth_the_prices_of_their_hour(storage: Storage, client: Any) -> None:
     noon = MAY + dt.timedelta(hours=12)
     cached: dict[str, Any] = {"cached_input": 0, "output": 0, **READ}

@@ -39,3 +39,18 @@ def test_the_indexes_of_both_ids_leave_one_granule(name: str, client: Any) -> No
     granules = re.findall(r"Granules: (\d+)/(\d+)", plan.partition("LazilyRead")[0])
     assert granules[0] == (str(NUM_GRANULES), str(NUM_GRANULES))
     assert granules[-1] == ("1", str(NUM_GRANULES)), plan
+
+
+def test_the_names_in_a_range_begin_with_the_one_that_is_asked_for(client: Any) -> None:
+    client.command(
+        "INSERT INTO requests (time, trace_id, span_id, request_id, tenant, model, status)"
+        " SELECT toDateTime64('2026-11-21 12:00:00', 9, 'UTC'), 't', toString(number), 'named',"
+        " ['acme', 'acme', 'globex'][number + 1], 'm', 'ok' FROM numbers(3)"
+    )
+    from_ms = 1_795_219_200_000
+    day = {"from_ms": from_ms, "to_ms": from_ms + 86_400_000}
+    for asked, tenants in (("globex", ["globex", "acme"]), ("akme", ["acme", "globex"])):
+        found = client.query(
+            read_query(query("engine_names")), parameters={**day, "tenant": asked}
+        ).first_row
+        assert found == (tenants, [])

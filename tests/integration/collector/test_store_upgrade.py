@@ -202,3 +202,36 @@ def test_a_store_of_another_version_is_refused_in_one_line(
     assert result.returncode == 2
     assert said in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+OF_ANOTHER_VERSION = """
+import sys
+import clickhouse_connect
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.store.migrations import migrate
+
+client = clickhouse_connect.get_client(interface="chdb", path=sys.argv[1], database="default")
+for row in ("30, 'old', 'x'", "31, 'base', 'x'", "9999, 'new', 'x'"):
+    client.command("DROP TABLE IF EXISTS schema_migrations")
+    try:
+        migrate(client, before_upgrade=lambda: sys.exit("an upgrade"), table=(
+            "CREATE TABLE schema_migrations ENGINE = Memory AS SELECT c1::UInt32 AS number,"
+            f" c2 AS name, c3 AS checksum, now64(3) AS applied_at FROM VALUES(({row}))"
+        ))
+    except ConfigurationError as error:
+        print(error)
+"""
+
+
+def test_a_store_that_is_not_opened_can_be_exported_by_the_version_that_wrote_it(
+    tmp_path: Path,
+) -> None:
+    done = run_python("-c", OF_ANOTHER_VERSION, str(tmp_path / "store"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    old, changed, new = done.stdout.splitlines()
+    assert old.startswith("the store is at migration 0030, and this evenkeel only opens")
+    assert changed.startswith("migration 0031_base has changed since this store was made")
+    assert new.startswith("the store has migration 9999, made by a newer evenkeel: upgrade; ")
+    for line in (old, changed, new):
+        assert "the version that wrote it opens it" in line
+        assert "`evenkeel store export parquet FOLDER`" in line

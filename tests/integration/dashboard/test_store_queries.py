@@ -115,6 +115,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "explore_example": {},
     "request_logs": {"trace_id": "none"},
     "engine_contents": {"model": "", "tenant": "acme"},
+    "engine_names": {"tenant": "acme"},
     "engine_requests": {"origin_ms": 0},
     "engine_runs": {"origin_ms": 0},
     "session_keys": {

@@ -58,7 +58,7 @@ def test_the_report_says_when_an_alert_fired() -> None:
         {
             **dict.fromkeys(counts, 18_254),
             "ttft_s": quantiles,
-            "itl_s": quantiles,
+            "itl_s": {"p50": 0.0, "p95": 0.0031, "p99": 0.02},
             "tokens_per_s": 1_550.0,
             "cached_token_ratio": 0.471,
             "acceptance_rate": None,
@@ -71,3 +71,6 @@ def test_the_report_says_when_an_alert_fired() -> None:
     begun = time.strftime("%H:%M:%S", time.localtime(0))
     assert f"{begun}  alert firing: support-ttft (page)" in stream.getvalue()
     assert "18,254" in stream.getvalue()
+    cells = " ".join(stream.getvalue().replace("│", " ").split())
+    assert "0 µs / 3.1 ms / 20 ms (tokens that arrive together have gaps of 0)" in cells
+    assert cells.count("gaps of 0") == 1

@@ -50,6 +50,17 @@ def test_a_command_may_take_unknown_flags() -> None:
     assert seen == [["--their-flag", "1"]]
 
 
+def test_a_value_of_thousands_of_characters_does_not_bury_its_message(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = ConfigurationError(f"total is {'9' * 5000}, expected fewer digits (events.csv:2)")
+    assert main(["do"], [raising(wrong)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("evenkeel: total is 999")
+    assert said.endswith("99, expected fewer digits (events.csv:2)\n")
+    assert len(said) < 300
+
+
 @pytest.mark.parametrize(
     ("chosen", "argv", "code", "line"),
     [

@@ -1,11 +1,13 @@
 """Token latency against the definitions of docs/metrics.md."""
 
+from math import nan
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel.token_latency import Emissions, TokenLatency, measure
+from evenkeel.token_latency import ZERO_GAPS, Emissions, TokenLatency, measure, zero_gap_note
 
 MS = 1_000_000
 
@@ -72,3 +74,11 @@ def test_quantiles_equal_numpy_on_the_expanded_gaps(steps: list[tuple[int, int]]
     assert measured.itl_p50_s == pytest.approx(np.quantile(gaps, 0.5), abs=1e-9)
     assert measured.itl_p99_s == pytest.approx(np.quantile(gaps, 0.99), abs=1e-9)
     assert measured.tpot_s == pytest.approx(np.mean(gaps), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gaps_s", "is_said"),
+    [((0.0, 0.003), True), ((1e-13,), True), ((1e-6, 0.003), False), ((None, nan), False)],
+)
+def test_a_percentile_of_0_is_explained(gaps_s: tuple[float | None, ...], is_said: bool) -> None:
+    assert zero_gap_note(*gaps_s) == (ZERO_GAPS if is_said else "")

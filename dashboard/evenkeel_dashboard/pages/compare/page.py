@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from evenkeel.token_latency import zero_gap_note
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.measures import MEASURES
@@ -127,7 +128,7 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
         curves = [(s.name, v) for s, v in zip(both, samples, strict=True)]
         chart(distributions(curves, colours()), "distribution", f"{title}: {detail}")
     with right, st.container(border=True, key="card-quantiles"):
-        _show_quantiles(both, samples, rows)
+        _show_quantiles(both, measure, samples, rows)
     left, right = st.columns(2, gap="small")
     with left, st.container(border=True, key="card-differing"):
         _show_causes(measure, both, rows)
@@ -152,7 +153,10 @@ def _cohort(side: Cohort) -> reading.Rows:
 
 
 def _show_quantiles(
-    both: tuple[Cohort, Cohort], samples: list[list[float]], rows: list[dict[str, Any]]
+    both: tuple[Cohort, Cohort],
+    measure: str,
+    samples: list[list[float]],
+    rows: list[dict[str, Any]],
 ) -> None:
     st.html(
         f'<div class="ek-title">Side by side<small>percentiles of up to {MAX_EACH:,} requests of '
@@ -178,6 +182,9 @@ def _show_quantiles(
         )
     headers = ("", f"A: {both[0].name}", f"B: {both[1].name}", "B − A")
     st.html(markup.table(headers, table, "Percentiles of both sides"))
+    medians = (quantile(sample, 0.5) for sample in samples)
+    if measure == "itl" and (note := zero_gap_note(*medians)):
+        st.caption(f"0 ms: {note}.")
 
 
 def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from evenkeel.token_latency import zero_gap_note
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.slo_tiles import slo_state
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
@@ -22,11 +23,11 @@ _LEAST_COMPARED = 20
 # A headline names this many SLOs, and counts the others.
 MAX_NAMED = 5
 
-
+_ITL = "ITL p95"
 _TILES = (
     ("Requests", "requests_per_s", formats.rate, "requests that arrived, whatever their outcome"),
     ("Output tokens", "output_tokens_per_s", formats.rate, "generated for requests in this range"),
-    ("ITL p95", "itl_p99_p95_s", formats.seconds, "p95 across requests of each request's p99 gap"),
+    (_ITL, "itl_p99_p95_s", formats.seconds, "p95 across requests of each request's p99 gap"),
     ("TPOT p95", "tpot_p95_s", formats.seconds, "(last − first token) / (output tokens − 1)"),
     ("Errors", "error_ratio", formats.percent, "requests that failed / all requests"),
     ("Aborts", "aborted_ratio", formats.percent, "requests abandoned by the client / all requests"),
@@ -47,6 +48,11 @@ _TILES_IN_USE = (
 def headline_tiles(summary: Row, previous: Row) -> list[Tile]:
     """Return the headline numbers with their change from the previous range."""
     tiles = [_tile(summary, previous, *tile) for tile in _TILES]
+    if note := zero_gap_note(summary["itl_p99_p95_s"]):
+        tiles = [
+            replace(tile, meaning=f"{tile.meaning}; {note}") if tile.label == _ITL else tile
+            for tile in tiles
+        ]
     tiles.insert(2, _ttft_tile(summary, previous))
     return tiles + [
         _tile(summary, previous, *tile)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from evenkeel.token_latency import zero_gap_note
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.changes import change_cells
 from evenkeel_dashboard.draw.charts import (
@@ -245,7 +246,10 @@ def _percentiles(
             PERCENTILES, palette.ramps[measure], (1.6, 2.0, 2.4), strict=True
         )
     ]
-    scale = scale_of(data.series, [line.column for line in series])
+    columns = [line.column for line in series]
+    if measure == "itl" and (note := zero_gap_note(*data.series[columns].min())):
+        meaning += f"; {note}"
+    scale = scale_of(data.series, columns)
     figure = lines(data.series, series, scale, window)
     for limit_s, label in drawn_limits(data.slos, measure, filters):
         add_objective(figure, limit_s, label, scale, palette)

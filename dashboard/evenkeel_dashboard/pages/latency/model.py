@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from evenkeel.engines.reported import silent_sources
+from evenkeel.token_latency import ZERO_GAPS
 from evenkeel_dashboard.draw.window import Window
 
 Row = Mapping[str, Any]
@@ -58,7 +59,7 @@ _MEANINGS = {
 }
 _OURS = {
     "ttft": _ARRIVAL,
-    "itl": "each request's own p99 gap per token; tokens that arrive together have gaps of 0",
+    "itl": f"each request's own p99 gap per token; {ZERO_GAPS}",
     "stall": "longest gap between two emissions of a request",
     "queue": "arrival → first scheduled",
     "e2e": "arrival → end",

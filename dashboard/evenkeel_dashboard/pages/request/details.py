@@ -109,7 +109,7 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("TTFT", duration("ttft_s")),
         ("TPOT", duration("tpot_s")),
         ("ITL p50", said(gap_words(row["itl_p50_s"]), row, "itl_p50_s")),
-        ("ITL p99", duration("itl_p99_s")),
+        ("ITL p99", said(gap_words(row["itl_p99_s"]), row, "itl_p99_s")),
         ("longest pause", duration("stall_s")),
         ("total", duration("e2e_s")),
         ("input tokens", tokens("input_tokens")),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.engines.reported import silent_sources
+from evenkeel.token_latency import zero_gap_note
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import END_MS
 from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission, untold_s
@@ -149,9 +150,9 @@ def ids_to_find(wanted: str) -> list[str]:
 
 
 def gap_words(gap_s: float | None) -> str:
-    """Return a typical gap between tokens in words; 0 needs a reason."""
-    words = formats.seconds(gap_s)
-    return f"{words} (tokens arrive several at a time)" if gap_s == 0 else words
+    """Return a percentile of the gaps between tokens in words; 0 needs a reason."""
+    words, note = formats.seconds(gap_s), zero_gap_note(gap_s)
+    return f"{words} ({note})" if note else words
 
 
 def answer_facts(row: Row) -> list[tuple[str, str]]:

@@ -159,6 +159,23 @@ def test_requests_without_a_price_have_no_cost(num_shed: float, cost: float | No
     assert (told["SkuPriceId"] is not None) == is_known
 
 
+def test_tokens_that_no_sender_reported_are_unknown() -> None:
+    file = prices(IdleShare.APART)
+    names = ("input_tokens", "cached_tokens", "output_tokens")
+    unknown: dict[str, Any] = dict.fromkeys(names)
+    usage, *_, idle = charges([row(3.0, **unknown)], engine_times(TIMES, file), file, "day")
+    for each in (usage, idle):
+        assert {name: plain_row(each)[name] for name in unknown} == unknown
+        told = focus_row(each)
+        assert {told[f"x_{kind}Tokens"] for kind in ("Input", "Cached", "Output")} == {None}
+    assert focus_row(usage)["ConsumedQuantity"] == 0.0, "FOCUS allows no row of usage without one"
+    assert focus_row(usage)["ListUnitPrice"] is None
+
+    (part,) = charges([row(3.0, cached_tokens=None)], [], file, "day")
+    assert (plain_row(part)["cached_tokens"], plain_row(part)["input_tokens"]) == (None, 30.0)
+    assert focus_row(part)["ConsumedQuantity"] == 35.0
+
+
 def test_focus_columns() -> None:
     file = prices(IdleShare.APART)
     usage, *_, idle = charges(ROWS[:1], engine_times(TIMES, file), file, "day")

@@ -1,8 +1,10 @@
 """`evenkeel export costs`: how its rows are written."""
 
 import argparse
+import csv
 import errno
 import io
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from evenkeel.cli import main
 from evenkeel_collector.commands.charges import NO_CHARGE, focus_row, plain_row
 from evenkeel_collector.commands.export import EXPORT
-from evenkeel_collector.commands.export_costs import write_rows
+from evenkeel_collector.commands.export_costs import say, write_rows
 
 
 def test_a_name_that_would_be_a_formula_is_quoted_and_numbers_are_not(tmp_path: Path) -> None:
@@ -60,6 +62,43 @@ def test_files_of_all_ranges_have_one_schema(tmp_path: Path) -> None:
     # A text could be compared with no time, nor taken apart, in DuckDB and pandas.
     assert str(schemas[0].field("begin").type) == "timestamp[us, tz=UTC]"
     assert str(schemas[0].field("end").type) == "timestamp[us, tz=UTC]"
+
+
+def test_an_unknown_number_is_an_empty_cell(tmp_path: Path) -> None:
+    unknown = replace(NO_CHARGE, input_tokens=100.0, cached_tokens=None)
+    rows, like = [plain_row(unknown)], plain_row(NO_CHARGE)
+    out = tmp_path / "costs.csv"
+    write_rows(argparse.Namespace(out=out, format="csv"), rows, like)
+    (read,) = csv.DictReader(out.read_text().splitlines())
+    assert (read["input_tokens"], read["cached_tokens"]) == ("100.0", "")
+    out = tmp_path / "costs.parquet"
+    write_rows(argparse.Namespace(out=out, format="parquet"), rows, like)
+    assert pyarrow.parquet.read_table(out).column("cached_tokens").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("priced", "cost", "said"),
+    [
+        pytest.param((0.0, 0.0), None, "requests no known cost, ", id="none has a price"),
+        pytest.param((0.0, 4.0), 3.0, "requests 3 EUR, ", id="some have"),
+        pytest.param((), 0.0, "0 rows", id="no request"),
+    ],
+)
+def test_a_sum_of_unknown_costs_is_unknown(
+    capsys: pytest.CaptureFixture[str], priced: tuple[float, ...], cost: float | None, said: str
+) -> None:
+    found = [
+        replace(
+            NO_CHARGE, currency="EUR", num_requests=5.0, num_priced=num, billed=3.0 if num else 0
+        )
+        for num in priced
+    ]
+    args = argparse.Namespace(out="costs.csv", json=True)
+    say(args, found, 0, 60 * 10**9)
+    assert json.loads(capsys.readouterr().out)["usage_cost"] == cost
+    args.json = False
+    say(args, found, 0, 60 * 10**9)
+    assert said in capsys.readouterr().out
 
 
 def test_times_in_csv_are_texts_in_utc(tmp_path: Path) -> None:

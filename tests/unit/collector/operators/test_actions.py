@@ -9,7 +9,9 @@ from pydantic import ValidationError
 from evenkeel.audit import Audit, AuditEntry
 from evenkeel.errors import ConfigurationError, UnusableFileError
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.silence import Silence
+from evenkeel_collector.alerts.state import Condition, Delays
 from evenkeel_collector.operators.actions import ACTIONS, perform
 from evenkeel_collector.slo.corrections import Corrections
 from tests.fixtures.file_limit import files_of_at_most
@@ -68,6 +70,16 @@ def test_the_longest_silence_that_is_taken_can_be_read_again(path: Path, letter:
     book.close()
     assert [matcher.value for matcher in silence.matchers] == [value] * 20
     assert made["matchers"] == [str(matcher) for matcher in silence.matchers]
+
+
+def test_an_acknowledgement_of_a_mistyped_name_names_what_fires(path: Path) -> None:
+    book = AlertBook(path)
+    labels = {"slo": "chat-ttft", "severity": "page"}
+    burning = Condition("chat-ttft", "page", True, Delays(), labels, {}, dict)
+    AlertEngine(book).observe([burning], (), NOW_NS)
+    book.close()
+    with pytest.raises(ConfigurationError, match="is firing; did you mean 'chat-ttft'"):
+        do(path, "acknowledge", slo="chat-tfft")
 
 
 def test_silences_are_bounded_in_number(path: Path) -> None:

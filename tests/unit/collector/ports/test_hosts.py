@@ -48,6 +48,7 @@ def test_other_hosts_are_refused(host: str) -> None:
 def test_the_bound_name_is_one_of_them() -> None:
     assert status("db.lan:8123", bound="db.lan") == 200
     assert status("db.lan:8123") == 421
+    assert status("[2001:db8::7]:8123", bound="[2001:db8::7]") == 200
 
 
 def test_host_is_needed_as_http_says() -> None:

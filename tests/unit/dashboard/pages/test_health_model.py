@@ -233,6 +233,13 @@ def test_tiles_compare_with_the_range_before() -> None:
     assert {"Shed", "Acceptance"} <= tiles.keys()
 
 
+def test_an_itl_of_0_is_explained() -> None:
+    for gap_s, note in ((0.0, "; tokens that arrive together have gaps of 0"), (0.02, "")):
+        now = {**CALM, "itl_p99_p95_s": gap_s}
+        (tile,) = (each for each in headline_tiles(now, CALM) if each.label == "ITL p95")
+        assert tile.meaning == f"p95 across requests of each request's p99 gap{note}"
+
+
 def test_an_slo_tile_says_its_three_numbers() -> None:
     tile = slo_tile(BURNING, [1.0, 22.4])
     assert tile.objective == "99% with TTFT ≤ 500 ms over 30d"

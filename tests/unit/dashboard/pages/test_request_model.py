@@ -115,7 +115,7 @@ def test_a_trace_id_is_found_in_either_case() -> None:
 
 
 def test_a_gap_of_nothing_has_a_reason() -> None:
-    assert gap_words(0.0) == "0 ms (tokens arrive several at a time)"
+    assert gap_words(0.0) == "0 ms (tokens that arrive together have gaps of 0)"
     assert (gap_words(0.02), gap_words(None)) == ("20 ms", "no data")
 
 

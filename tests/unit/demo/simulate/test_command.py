@@ -55,6 +55,9 @@ def test_plan_from(
         pytest.param(("--rate", "inf"), "--rate is inf", id="an endless rate"),
         pytest.param(("--rate", "-1"), "--rate is -1", id="a negative rate"),
         pytest.param(("--duration", "soon"), "'soon' is not a duration", id="not a duration"),
+        pytest.param(("--duration", "9999999w"), "would begin before 1970", id="an age"),
+        pytest.param(("--duration", "9999999w", "--live"), "before 1970", id="an age to wait"),
+        pytest.param(("--until", "1969-12-31"), "would begin before 1970", id="before the epoch"),
         pytest.param(("--until", "noon"), "--until is 'noon'", id="not a time"),
         pytest.param(("--seed", "-1"), "--seed is -1", id="a negative seed"),
         pytest.param(

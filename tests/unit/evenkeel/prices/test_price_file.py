@@ -97,11 +97,15 @@ WRONG = {
     "a number as text": (f'[[model]]\nname = "a"\ninput = "1"\n{SOURCED}', "model.0.input: "),
     "too large for a float": (
         f'[[model]]\nname = "a"\ninput = 1{"0" * 400}\n{SOURCED}',
-        ":3 (--prices): model.0.input: ",
+        ":3 (--prices): model.0.input is an integer of more than 64 bits",
+    ),
+    "thousands of digits in another base": (
+        f'[[model]]\nname = "a"\ninput = 0x1{"0" * 5000}\n{SOURCED}',
+        ":3 (--prices): model.0.input is an integer of more than 64 bits",
     ),
     "thousands of digits": (
         f'[[model]]\nname = "a"\ninput = 1{"0" * 5000}\n{SOURCED}',
-        "is not TOML: Exceeds the limit",
+        "prices.toml (--prices) has a number of thousands of digits",
     ),
     "nested": (f"a = {'[' * 20000}{']' * 20000}", "is nested too deeply"),
     "a year that the store cannot hold": (

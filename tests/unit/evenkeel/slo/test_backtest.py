@@ -130,6 +130,8 @@ BAD_FILES = [
     ),
     ("a fraction", "minute,total,bad\n1,2.5,1\n", r"total is '2.5'.*:2\)"),
     ("a negative number", "minute,total,bad\n1,2,1\n-1,2,1\n", r"minute is '-1'.*:3\)"),
+    ("more than a float holds", f"minute,total,bad\n1,{'9' * 400},1\n", r"total is '9.*:2\)"),
+    ("thousands of digits", f"minute,total,bad\n1,2,1\n{'9' * 5000},2,1\n", r"minute is .*:3\)"),
     ("seconds", "minute,total,bad\n1795793097,2,1\n", r"unix seconds / 60 \(.*:2\)"),
     ("a short row", "minute,total,bad\n1,2\n", r"bad is None.*:2\)"),
     ("a repeated minute", "minute,total,bad\n1,2,1\n1,2,1\n", r"minute 1 appears twice.*:3\)"),
