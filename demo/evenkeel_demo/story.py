@@ -26,7 +26,7 @@ class Act:
     num_chats: int
 
 
-# Between the crowds, the page of the first one resolves: its windows are 20 s and 2.5 s long.
+# Between the crowds, the page of the first one resolves: its windows are 20 s and 7.5 s long.
 ACTS = (
     Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3), 0.15, 10),
     Act(DemoPhase.CROWDED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
