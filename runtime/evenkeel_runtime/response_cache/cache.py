@@ -62,6 +62,8 @@ _LEAST_DRAFT_SIMILARITY = 0.25
 _NUM_DRAFTS = 8
 # Questions whose static vectors are kept: each is needed again when its answer is stored.
 _NUM_SKETCHES = 128
+# Entries of other runtimes that are read and indexed at once: each takes up to 1 ms.
+_NUM_FOLLOWED = 20
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
@@ -329,9 +331,9 @@ class ResponseCache:
         for entry_id in changes.removed:
             self.index.remove(entry_id)
         new = [entry_id for entry_id in changes.added if entry_id not in self.index]
-        for start in range(0, len(new), 200):
+        for start in range(0, len(new), _NUM_FOLLOWED):
             # Read for the index only: nobody asked for them.
-            found = await self._fetch(new[start : start + 200], is_use=False)
+            found = await self._fetch(new[start : start + _NUM_FOLLOWED], is_use=False)
             for entry in found.values():
                 if entry.is_comparable and self._sketch is not None:
                     sketch = self._sketch(entry.question)

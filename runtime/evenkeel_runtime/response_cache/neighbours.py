@@ -156,6 +156,9 @@ class _List:
             self.ids[place] = last
             self.rows[place] = self.rows[len(self.ids)]
             self._place[last] = place
+        if not self.ids:
+            # Once all are in a graph, the rows would take 12 MB for nothing.
+            self.rows = self.rows[:1].copy()
 
     def pop(self) -> tuple[str, Vector]:
         entry_id = self.ids[-1]

@@ -294,11 +294,14 @@ def _names(text: str, words: list[_Word]) -> list[str]:
     names = []
     # Where each word has a capital, those of small words mean nothing.
     has_plain_words = any(word.text.islower() for word in words)
+    end = 0
     for word in words:
+        # Only what is between two words is copied: a text may have very many.
+        gap = text[end : word.start] if end else f"\n{text[: word.start]}"
+        end = word.start + len(word.text)
         if not word.text[:1].isupper() or word.low == "i" or word.low.startswith("i'"):
             continue
-        before = text[: word.start].rstrip(" \t\"'“‘(")
-        is_first = not before or before[-1] in ".!?\n:;"
+        is_first = gap.rstrip(" \t\"'“‘(").endswith(tuple(".!?\n:;"))
         if word.low in _QUESTION_STARTS:
             # "The US", "plan A", "in May".
             is_name = word.text.isupper() or word.low == "may"

@@ -1,5 +1,6 @@
 """The exporter's loop: frames in, batches out, nothing lost while the server runs."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -156,6 +157,18 @@ def test_a_frame_that_is_no_observation_is_skipped(pipe: Pipe) -> None:
     pipe.hang_up()
     counts = run(pipe, Collector())
     assert (counts.requests_done, counts.spans_exported) == (2, 1)
+
+
+def test_a_pipe_with_a_descriptor_beyond_1023_is_read(pipe: Pipe) -> None:
+    read_end = fcntl.fcntl(pipe.read_end, fcntl.F_DUPFD_CLOEXEC, 1024)
+    try:
+        reader = FrameReader(read_end)
+        pipe.write(b"first", b"second")
+        assert reader.read_batch(max_frames=3, max_bytes=100, linger_s=0) == [b"first", b"second"]
+        pipe.hang_up()
+        assert reader.read_batch(max_frames=3, max_bytes=100, linger_s=0) == []
+    finally:
+        os.close(read_end)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(1, 40))

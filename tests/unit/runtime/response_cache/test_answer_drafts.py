@@ -67,10 +67,47 @@ async def test_the_nearest_different_answers_are_passed_on(cache: ResponseCache)
     assert unpack_tokens(extra["evenkeel_draft"]) == [1, 2, 3]
     assert len(others) == 3
     assert [1, 2, 3] not in others
-    assert extra["evenkeel_draft_trust"] in (0, 1)
+    assert extra["evenkeel_draft_trust"] == 0
     assert [list(e.token_ids) for e in drafted[1:]] == others
     assert run.cache[spans.CACHE_DRAFT_TOKENS] == 3
     assert not make_replay(params).extra_args
+
+
+@pytest.mark.parametrize(
+    ("text", "trust"),
+    [
+        pytest.param("Please, how do I return an item?", 0, id="near, without a new word"),
+        pytest.param("How do I return a broken item?", 1, id="near, with a new word"),
+        pytest.param("Can I return it if I want to?", 2, id="farther, without a new word"),
+        pytest.param("Can I return it if the postman is late?", 3, id="farther, with new words"),
+    ],
+)
+async def test_a_draft_is_trusted_by_how_near_its_question_is_and_by_new_words(
+    cache: ResponseCache, text: str, trust: int
+) -> None:
+    params = SamplingParams()
+    await draft_answers(cache, question(text), run_of(params), params)
+    assert params.extra_args is not None
+    assert params.extra_args["evenkeel_draft_trust"] == trust
+
+
+async def test_what_was_found_before_is_not_searched_for_again(cache: ResponseCache) -> None:
+    asked = question("Please, how do I return an item?")
+    nearest = cache.search(asked)
+    for found in ([], nearest[2:]):
+        params = SamplingParams()
+        drafted = await draft_answers(cache, asked, run_of(params), params, found)
+        assert [e.id for e in drafted] == [n.entry_id for n in found][: len(drafted)]
+        assert bool(params.extra_args) == bool(found)
+
+
+async def test_answers_deleted_since_the_search_are_no_drafts(cache: ResponseCache) -> None:
+    asked = question("Please, how do I return an item?")
+    nearest = cache.search(asked)
+    params = SamplingParams()
+    assert await cache.deletions.flush("all") == len(KNOWN)
+    assert await draft_answers(cache, asked, run_of(params), params, nearest) == []
+    assert not params.extra_args
 
 
 @pytest.mark.parametrize("mode", [HitMode.SHADOW, HitMode.OFF])

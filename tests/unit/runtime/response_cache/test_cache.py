@@ -1,5 +1,6 @@
 """Looking up, keeping and deleting answers, also where the backend fails or holds rubbish."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +12,7 @@ from pydantic import TypeAdapter
 
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import BackendError
+from evenkeel_runtime.response_cache.backend import BackendError, Changes
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
@@ -42,6 +43,17 @@ class FailingBackend(MemoryBackend):
         if not self.is_well:
             raise BackendError("gone")
         return await super().write(entry_id, data, ttl_s, tags)
+
+
+class SharedBackend(MemoryBackend):
+    """A backend that another runtime has filled; each call waits for the network."""
+
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
+        await asyncio.sleep(0)
+        return await super().read(entry_ids, is_use=is_use)
+
+    async def read_changes(self) -> Changes:
+        return Changes(added=await self.find_all())
 
 
 @pytest.fixture
@@ -150,6 +162,24 @@ async def test_evicted_answers_leave_the_index(clock: ManualClock) -> None:
     size = await cache.measure()
     assert size is not None and 0 < size.entries == len(cache.index) < 5
     await cache.close()
+
+
+async def test_requests_are_answered_while_many_entries_of_others_are_indexed() -> None:
+    backend = SharedBackend(1 << 24)
+    filling, following = (
+        ResponseCache(SERVING, backend, load_encoder(), AuditLog(None)) for _ in range(2)
+    )
+    for number in range(200):
+        await keep(filling, question(f"Do you have lamp {number}?"))
+    work = asyncio.create_task(following.follow_others())
+    sizes = set()
+    while not work.done():
+        await asyncio.sleep(0)
+        sizes.add(len(following.index))
+    assert max(sizes) == 200
+    assert len(sizes) > 8
+    await filling.close()
+    await following.close()
 
 
 async def test_rubbish_is_deleted_counted_and_said_once(

@@ -30,6 +30,17 @@ async def test_a_cached_answer_over_the_limit_of_the_request_is_not_served() -> 
     await server.cache.close()
 
 
+async def test_a_request_whose_own_cached_answer_is_too_long_is_drafted_from_others() -> None:
+    server = Server(HitMode.SERVE, SlowEncoder(), 10)
+    await server.know(ASKED)
+    await server.know("How do I return an item?")
+    assert server.cache.counts.outcomes == {"miss": 1, "draft": 1}
+    await server.ask(ASKED, 1, is_cut=True)
+    await server.settle()
+    assert server.cache.counts.outcomes == {"miss": 1, "draft": 2}
+    await server.cache.close()
+
+
 async def test_an_answer_cut_at_another_servers_limit_is_not_served() -> None:
     # Without `max_tokens` in the request the server's own limits apply; they are no part of the
     # key, and entries in Redis or Qdrant outlive a server.

@@ -74,3 +74,40 @@ def test_questions_of_many_conversations_take_no_more_memory_than_is_counted_for
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 1000 * OVERHEAD_BYTES
+
+
+def test_a_list_whose_questions_are_gone_takes_no_memory() -> None:
+    index, vector = Neighbours(), np.ones(DIMENSIONS, np.float32)
+    names = [str(number) for number in range(GRAPH_FROM + 1)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for name in names:
+        index.add(name, "x", vector)
+    for name in names[:-1]:
+        index.remove(name)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(index) == 1
+    assert after - before < 4e6
+
+
+def test_questions_are_replaced_and_removed_while_they_move_into_the_graph() -> None:
+    index, rows = Neighbours(), unit_vectors(GRAPH_FROM + 52, 4)
+    names = [str(number) for number in range(GRAPH_FROM + 50)]
+    for name, row in zip(names, rows, strict=False):
+        index.add(name, "x", row)
+    # The first is still in the list, the last is in the graph.
+    for row, name in zip(rows[-2:], (names[0], names[-1]), strict=True):
+        index.add(name, "x", row)
+        index.add(name, "x", row)
+        assert [n.entry_id for n in index.search("x", row, 1)] == [name]
+    assert len(index) == len(names)
+    for name in names[1:-1]:
+        index.remove(name)
+    assert {n.entry_id for n in index.search("x", rows[0], 9)} == {names[0], names[-1]}
+    index.remove(names[0])
+    index.remove(names[-1])
+    assert not index.has_scope("x")
+    assert index.search("x", rows[0], 9) == []
+    index.add("new", "x", rows[0])
+    assert [n.entry_id for n in index.search("x", rows[0], 9)] == ["new"]
