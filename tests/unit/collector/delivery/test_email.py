@@ -305,6 +305,29 @@ def test_an_address_that_the_server_cannot_take_holds_up_no_other() -> None:
     assert mail.raw[0].isascii()
 
 
+@pytest.mark.parametrize("extensions", [("8BITMIME",), ("8BITMIME", "SMTPUTF8")])
+def test_no_header_of_a_second_connection_names_who_was_refused(
+    extensions: tuple[str, ...],
+) -> None:
+    """An address that is not ASCII was written as an encoded word, which took its neighbour in."""
+    to = ("Ann <ann@x.test>", "Jürgen <jürgen@x.test>", "bob@x.test")
+    answers = {"ann@x.test": "421 too many", "jürgen@x.test": "421 too many"}
+    with serve_mail(answers, extensions=extensions) as mail:
+        outcome = send(mail, to=to)
+    assert outcome.is_in_part
+    assert set(outcome.refused) == {"ann@x.test", "jürgen@x.test"}
+    (message,) = mail.messages
+    assert message["To"] == "bob@x.test"
+
+
+def test_the_only_one_at_whom_a_server_ends_the_connection_is_refused() -> None:
+    """One who is left over from an e-mail that the others have must not open the circuit."""
+    with serve_mail({"bob@x.test": "421 too many"}) as mail:
+        outcome = send(mail, to=("bob@x.test",))
+    assert (outcome.is_refused, outcome.is_in_part) == (False, False)
+    assert outcome.refused == {"bob@x.test": 421}
+
+
 def test_a_server_that_takes_every_address_gets_the_message_for_all() -> None:
     to = ("ann@x.test", "jürgen@x.test")
     with serve_mail(extensions=("8BITMIME", "SMTPUTF8")) as mail:
