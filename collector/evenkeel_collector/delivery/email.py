@@ -121,8 +121,8 @@ def _send(
     parts = urlsplit(receiver.address())
     if parts.password is not None:
         raise ConfigurationError("the password belongs in secrets, not in the address")
-    timeout_s = max(until_s - time.monotonic(), 0.001)
     context = ssl.create_default_context()
+    timeout_s = max(until_s - time.monotonic(), 0.001)
     server: smtplib.SMTP
     if parts.scheme == "smtps":
         server = smtplib.SMTP_SSL(timeout=timeout_s, context=context)
