@@ -182,11 +182,12 @@ def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]], like: Mapping[
 def say(args: argparse.Namespace, found: Sequence[Charge], from_ns: int, to_ns: int) -> None:
     """Print the sums of the charges: the costs that are known, and how many requests have one."""
     usage = [each for each in found if each.kind == USAGE]
-    known = [each.billed for each in usage if each.is_known]
-    usage_cost = sum(known) if known or not usage else None
+    num_priced = sum(each.num_priced for each in found)
+    # Requests that were only shed cost nothing, whatever the others did.
+    is_known = bool(num_priced) or all(each.is_known for each in usage)
+    usage_cost = sum(each.billed for each in usage if each.is_known) if is_known else None
     engine_cost = sum(each.billed for each in found if each.kind == OVERHEAD)
     num_requests = sum(each.num_requests for each in found)
-    num_priced = sum(each.num_priced for each in found)
     currency = found[0].currency if found else ""
     if args.json:
         print(json.dumps({

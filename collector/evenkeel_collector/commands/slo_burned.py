@@ -64,9 +64,9 @@ def _run_burned(args: argparse.Namespace) -> int:
     try:
         slos = {slo.name: slo for slo in with_groups(written, store.rows, span.to_ns)}
         if args.name not in slos:
-            raise ConfigurationError(
-                f"{args.slo} has no SLO {args.name!r}; {suggestion(args.name, slos)}"
-            )
+            # None is known if all are grouped, and no group has requests.
+            hint = suggestion(args.name, slos)
+            raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}{hint and '; '}{hint}")
         parts = slo_parts(slos[args.name])
         if slos[args.name].indicator.budget is not None:
             raise ConfigurationError(

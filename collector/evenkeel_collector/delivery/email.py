@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email.message import EmailMessage
 from email.utils import format_datetime, getaddresses
 from urllib.parse import unquote, urlsplit
@@ -94,12 +95,14 @@ def send_email(
     for number in range(1, _MOST_CONNECTIONS + 1):
         found = _send(receiver, notification, target, left, until_s)
         refused |= found
-        if _CLOSING not in found.values():
-            break
         # Whoever follows was not tried, and whoever was accepted before got nothing.
         left = tuple(address for address in left if address not in found)
-        if not left or number == _MOST_CONNECTIONS:
+        if _CLOSING not in found.values() or not left:
+            break
+        if number == _MOST_CONNECTIONS:
             raise smtplib.SMTPResponseException(_CLOSING, b"")
+        # The header names nobody else: smtplib encodes it as the addresses that it is given need.
+        receiver = replace(receiver, recipients=left)
     if refused:
         raise RecipientsRefused(refused, is_in_part=len(refused) < len(addresses))
 
@@ -118,8 +121,8 @@ def _send(
     parts = urlsplit(receiver.address())
     if parts.password is not None:
         raise ConfigurationError("the password belongs in secrets, not in the address")
-    timeout_s = max(until_s - time.monotonic(), 0.001)
     context = ssl.create_default_context()
+    timeout_s = max(until_s - time.monotonic(), 0.001)
     server: smtplib.SMTP
     if parts.scheme == "smtps":
         server = smtplib.SMTP_SSL(timeout=timeout_s, context=context)

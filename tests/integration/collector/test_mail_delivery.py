@@ -18,7 +18,7 @@ from evenkeel_collector.alerts.delivery_health import delivery_conditions
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.outbox import PART_NS
 from evenkeel_collector.alerts.state import Condition, Delays
-from evenkeel_collector.delivery import receiver_queue
+from evenkeel_collector.delivery import breaker, receiver_queue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.fixtures.collector_process import wait_for
 from tests.fixtures.mail_server import MailServer, serve_mail
@@ -100,14 +100,17 @@ def test_a_page_that_one_recipient_never_gets_says_so_and_holds_up_nothing(
     assert (later.holds, mended.holds) == (False, False)
 
 
-@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "is_removed"),
+    [("452 mailbox full", False), ("452 mailbox full", True), ("421 mailbox full", False)],
+)
 def test_a_recipient_that_is_left_over_does_not_hold_up_the_others_for_good(
-    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, is_removed: bool
 ) -> None:
     if not is_removed:
         monkeypatch.setattr(receiver_queue, "_MOST_ATTEMPTS_FOR_SOME", 3)
         monkeypatch.setattr(receiver_queue, "FAILING_AFTER_NS", 0)
-    with serve_mail({"bob@x.test": "452 mailbox full"}) as mail:
+    with serve_mail({"bob@x.test": answer}) as mail:
         receivers = [receiver_of(mail)]
         fire(book, receivers[0])
         with delivering(tmp_path / "alerts.db", receivers):
@@ -136,6 +139,23 @@ def test_a_server_that_ends_the_connection_at_a_recipient_leaves_out_nobody(
     assert mail.sent_to()[-1] == name
     assert len(mail.messages) == 2
     assert len({message["Message-ID"] for message in mail.messages}) == 1
+
+
+def test_a_connection_that_ends_at_one_recipient_each_time_opens_no_circuit(
+    book: AlertBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After five attempts for that one alone, the others' next pages waited for half a minute."""
+    monkeypatch.setattr(breaker, "OPEN_UNITS", 1e6)
+    with serve_mail({"bob@x.test": "421 mailbox full"}) as mail:
+        receiver = receiver_of(mail)
+        fire(book, receiver)
+        with delivering(tmp_path / "alerts.db", [receiver]):
+            wait_for(lambda: mail.sent_to().count("bob@x.test") >= 7, 30.0)
+            fire(book, receiver, "other")
+            wait_for(lambda: len(mail.messages) == 2, 30.0)
+            assert {row.error for row in book.retried().values()} == {
+                "recipients refused: bob@x.test (421)"
+            }
 
 
 def test_who_is_refused_for_good_is_not_forgotten_over_who_is_greylisted(

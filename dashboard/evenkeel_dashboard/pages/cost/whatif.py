@@ -60,7 +60,9 @@ def _show_answer(
     watts_of: Mapping[str, float],
 ) -> None:
     if isinstance(found, Unpredictable):
-        st.caption(f"The saving is unknown: {found.reason}.")
+        # It may name tenants and models, and may end in a question.
+        end = "" if found.reason.endswith("?") else "."
+        st.caption(f"The saving is unknown: {markup.plain(found.reason)}{end}")
         return
     at = to_datetime((to_ms - 1) * 10**6)
     cost = cost_of_seconds(found.saved_of, prices, at, watts_of)

@@ -101,6 +101,17 @@ def test_a_sum_of_unknown_costs_is_unknown(
     assert said in capsys.readouterr().out
 
 
+def test_requests_that_were_only_shed_make_no_sum_of_unknown_costs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They cost nothing, but the sum said that the requests beside them did not either."""
+    shed = replace(NO_CHARGE, num_requests=5.0, num_shed=5.0)
+    args = argparse.Namespace(out="costs.csv", json=True)
+    for served, cost in (([replace(NO_CHARGE, num_requests=5.0)], None), ([], 0.0)):
+        say(args, [shed, *served], 0, 60 * 10**9)
+        assert json.loads(capsys.readouterr().out)["usage_cost"] == cost
+
+
 def test_times_in_csv_are_texts_in_utc(tmp_path: Path) -> None:
     out = tmp_path / "costs.csv"
     args = argparse.Namespace(out=out, format="csv")

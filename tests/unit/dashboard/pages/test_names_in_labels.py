@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from evenkeel_dashboard.draw.appearance import palette
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import action
+from evenkeel_dashboard.frame.collector_api import CollectorError
 from evenkeel_dashboard.pages.cost.data import by_cohort
 from evenkeel_dashboard.pages.latency.figures import cohort_lines
 
@@ -62,3 +65,34 @@ def test_the_question_of_a_user_is_no_markdown() -> None:
     app = AppTest.from_function(script, default_timeout=240).run()
     assert not app.exception
     assert app.expander[0].label.startswith(r"\!\[x\]\(http")
+
+
+def test_the_names_of_others_in_an_answer_are_no_markdown() -> None:
+    def script() -> None:
+        from evenkeel.prices.price_file import PriceFile
+        from evenkeel.whatif.saving import Unpredictable
+        from evenkeel_dashboard.pages.cost.whatif import _show_answer
+
+        for reason in ("there are ![x](http://a)", "did you mean 'acme'?"):
+            _show_answer(Unpredictable(reason), 0, 60_000, PriceFile(), {})
+
+    app = AppTest.from_function(script, default_timeout=240).run()
+    assert not app.exception
+    first, last = (each.value for each in app.caption)
+    assert first == r"The saving is unknown: there are \!\[x\]\(http\://a\)."
+    assert last == "The saving is unknown: did you mean 'acme'?"
+
+
+def test_the_names_of_alerts_in_a_refusal_are_no_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def script() -> None:
+        from evenkeel_dashboard.frame.action import perform
+
+        assert not perform("acknowledge", {}, "ann", "done")
+
+    def refuse(*_: object) -> None:
+        raise CollectorError("no alert of 'x' is firing; there are chat/![x](http://a)", 409)
+
+    monkeypatch.setattr(action, "act", refuse)
+    app = AppTest.from_function(script, default_timeout=240).run()
+    assert not app.exception
+    assert app.error[0].value.endswith(r"chat/\!\[x\]\(http\://a\)")
