@@ -202,6 +202,16 @@ def find_stems(text: str) -> frozenset[str]:
     return frozenset(_stems(_split(text)))
 
 
+def count_stems(text: str) -> frozenset[str]:
+    """Return those stems, and "water 2" if the text says "water" twice: it says more then.
+
+    "Can the water filter go under water?" has all words of "Do you have the water filter?".
+    """
+    times = Counter(_stem(word.low) for word in _split(text) if _has_weight(word))
+    again = (f"{stem} {n}" for stem, count in times.items() for n in range(2, count + 1))
+    return frozenset(times).union(again)
+
+
 def has_negation(text: str) -> bool:
     """Whether a text negates anything."""
     return _num_negations(_split(text)) > 0
