@@ -14,7 +14,7 @@ from evenkeel_runtime.response_cache.neighbours import Neighbour
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, hand_drafts
-from evenkeel_runtime.text.guards import find_stems
+from evenkeel_runtime.text.guards import count_stems
 
 # The speculation hook's name for this source of drafts (wire/drafts.py counts by source).
 _SOURCE = "cache"
@@ -52,7 +52,7 @@ async def draft_answers(
     entries = [entry for _, entry in found]
     nearest_one, _ = found[0]
     known = cache.index.find_known(nearest_one.entry_id).stems
-    has_new_word = not find_stems(question.text).issubset(known)
+    has_new_word = not count_stems(question.text).issubset(known)
     trust = 2 * (nearest_one.similarity < _HIGH_SIMILARITY) + has_new_word
     hand_drafts(params, [entry.token_ids for entry in entries], trust)
     run.cache[spans.CACHE_DRAFT_TOKENS] = len(entries[0].token_ids)

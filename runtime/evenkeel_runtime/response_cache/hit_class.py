@@ -14,10 +14,10 @@ from sys import intern
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.text.agreement import plain_words
-from evenkeel_runtime.text.guards import find_difference, find_stems
+from evenkeel_runtime.text.guards import count_stems, find_difference
 
-# Every word of weight occurs in near questions that have this answer, and one of these questions
-# has none that the new one lacks.
+# Every word of weight occurs as often in near questions that have this answer, and one of these
+# questions has none that the new one lacks.
 SAME_WORDS = "same_words"
 # The same, but the new question lacks a word of each: "get a gift card" of "redeem a gift card".
 KNOWN_WORDS = "known_words"
@@ -62,7 +62,7 @@ class KnownQuestion:
 
     Attributes:
         answer: Equal for entries with the same answer.
-        stems: Stems of its words of weight.
+        stems: Stems of its words of weight, as `count_stems` returns them.
     """
 
     answer: int
@@ -109,7 +109,7 @@ def judge(
             break
         if find_difference(question.text, other.question) is None:
             refused_by, entry = None, other
-    hit_class = classify(refused_by, find_stems(question.text), near, answer)
+    hit_class = classify(refused_by, count_stems(question.text), near, answer)
     return NearHit(entry, hit_class, refused_by)
 
 
@@ -153,5 +153,5 @@ def _words(near: Iterable[NearQuestion]) -> set[str]:
 
 def know(entry: CacheEntry) -> KnownQuestion:
     """Return what is compared of an entry without reading it."""
-    stems = sorted(map(intern, find_stems(entry.question)))
+    stems = sorted(map(intern, count_stems(entry.question)))
     return KnownQuestion(hash(plain_words(entry.text)), tuple(stems))

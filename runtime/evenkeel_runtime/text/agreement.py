@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel_runtime.text.guards import find_difference, find_words, is_english
+from evenkeel_runtime.text.guards import find_difference, is_english
+from evenkeel_runtime.text.words import find_words
 
 # Minimum cosine: only near-identical wordings match. A rephrased answer counts as different, so the
 # wrong-hit rate is overestimated rather than underestimated.

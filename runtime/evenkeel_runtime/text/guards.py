@@ -9,38 +9,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
+from evenkeel_runtime.text.words import Word, normalise, split_words
 
-def _one_of(*categories: str, also: str = "", but: str = "") -> str:
-    """Return an expression for a character of Unicode categories.
-
-    A class with characters beyond the first 65,536 is searched range by range, at each place of a
-    text. So these are only looked for where there is one.
-    """
-    found = [c for c in map(chr, range(0x20000)) if unicodedata.category(c) in categories]
-    low = re.escape("".join(c for c in found if c < "\U00010000" and c not in but))
-    high = re.escape("".join(c for c in found if c >= "\U00010000"))
-    return rf"[{also}{low}]|(?=[\U00010000-\U0010ffff])[{high}]"
-
-
-# A vowel of Hindi or Thai is a mark; those that only choose how an emoji looks say nothing.
-_EMOJI_STYLES = "".join(map(chr, range(0xFE00, 0xFE10)))
-_LETTER = _one_of("Mn", "Mc", "Me", also=r"\w", but=_EMOJI_STYLES)
-_WORD = rf"(?:{_LETTER})+(?:'(?:{_LETTER})+)*"
-# Signs that are no punctuation: currencies, comparisons, emoji; the others where they bind what
-# they say something of: "C#", "-5", "3 * 4", "!=", ".5".
-_SIGN = (
-    rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\.?\d)"
-    r"|!(?==)|(?<![\w.])\.(?=\d)|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
-)
-_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
-_SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
-# Apostrophes, and hyphens, dashes and minus signs, which many texts use for one another.
-_PLAIN = str.maketrans("’‐‒–−", "'----")
-_HALF_OF_DAY = re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE)
 # "1,000", but not "1,5".
 _GROUPING = re.compile(r",(?=\d{3}(?!\d))")
 _NUMBER_WORDS = {
@@ -116,23 +89,12 @@ _SUFFIXES = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ied", "ed"
 _Relation = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    text: str
-    low: str
-    start: int
-
-
 class _Read:
     """A text, with what of it is compared; each part is found when it is needed first."""
 
     def __init__(self, text: str) -> None:
-        self.text = _normalise(text)
-        self.words = [
-            _Word(word, word.lower(), match.start())
-            for match in _TOKEN.finditer(self.text)
-            for word in [match[0].strip()]
-        ]
+        self.text = normalise(text)
+        self.words = split_words(self.text)
 
     @cached_property
     def lows(self) -> set[str]:
@@ -217,11 +179,6 @@ def find_numbers(text: str) -> Counter[str]:
     return Counter(_read(text).numbers)
 
 
-def find_words(text: str) -> list[str]:
-    """Return the words, numbers and signs of a text in lower case, without its punctuation."""
-    return [token.strip() for token in _TOKEN.findall(_normalise(text).casefold())]
-
-
 def find_names(text: str) -> frozenset[str]:
     """Return the names in a text, in lower case: capitalised words within a sentence, codes."""
     return frozenset(_read(text).names)
@@ -244,6 +201,16 @@ def find_stems(text: str) -> frozenset[str]:
     return _read(text).stems
 
 
+def count_stems(text: str) -> frozenset[str]:
+    """Return those stems, and "water 2" if the text says "water" twice: it says more then.
+
+    "Can the water filter go under water?" has all words of "Do you have the water filter?".
+    """
+    times = Counter(_stem(word.low) for word in _read(text).words if _has_weight(word))
+    again = (f"{stem} {n}" for stem, count in times.items() for n in range(2, count + 1))
+    return frozenset(times).union(again)
+
+
 def has_negation(text: str) -> bool:
     """Whether a text negates anything."""
     return _read(text).num_negations > 0
@@ -257,13 +224,7 @@ def _read(text: str) -> _Read:
 _read_short = lru_cache(maxsize=128)(_Read)
 
 
-def _normalise(text: str) -> str:
-    # NFKC makes "2³" the number 23.
-    text = unicodedata.normalize("NFKC", _SUPERSCRIPT.sub(r"^\g<0>", text))
-    return _HALF_OF_DAY.sub(r"\1m", text.translate(_PLAIN))
-
-
-def _numbers(words: list[_Word]) -> Counter[str]:
+def _numbers(words: list[Word]) -> Counter[str]:
     found: Counter[str] = Counter()
     before = ""
     for word in words:
@@ -289,7 +250,7 @@ def _differ_in_numbers(left: Counter[str], right: Counter[str]) -> bool:
     return any(left[fact] != right[fact] for fact in facts)
 
 
-def _names(text: str, words: list[_Word]) -> list[str]:
+def _names(text: str, words: list[Word]) -> list[str]:
     """Return the names in a normalised text in their order."""
     names = []
     # Where each word has a capital, those of small words mean nothing.
@@ -320,14 +281,14 @@ def _have_changed_places(left: list[str], right: list[str]) -> bool:
     )
 
 
-def _asked(words: list[_Word]) -> set[str]:
+def _asked(words: list[Word]) -> set[str]:
     """Return what is asked for, if a word such as when, where or how long says so."""
     found = {w.low for w in words} & _QUESTION_WORDS
     after_how = {b.low for a, b in pairwise(words) if a.low == "how"}
     return found | (after_how & _MEASURES) | ({"how"} if after_how & _WAYS else set())
 
 
-def _slots(words: list[_Word]) -> set[str]:
+def _slots(words: list[Word]) -> set[str]:
     """Return the stems of up to three words after each preposition, articles skipped."""
     found: set[str] = set()
     for place, word in enumerate(words):
@@ -341,7 +302,7 @@ def _slots(words: list[_Word]) -> set[str]:
     return found
 
 
-def _has_weight(word: _Word) -> bool:
+def _has_weight(word: Word) -> bool:
     """Whether a word says what the text is about; numbers are compared separately."""
     low = word.low
     is_number = low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS
@@ -356,7 +317,7 @@ def _is_sign(word: str) -> bool:
     return not word.isalpha() and not any(c.isalnum() for c in word)
 
 
-def _relations(words: list[_Word]) -> list[_Relation]:
+def _relations(words: list[Word]) -> list[_Relation]:
     """Return words of weight and numbers with the word that says which way, and the one before."""
     found: list[_Relation] = []
     preposition = before = ""

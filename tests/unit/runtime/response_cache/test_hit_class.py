@@ -11,6 +11,7 @@ from evenkeel_runtime.response_cache.hit_class import (
     NearQuestion,
     classify,
 )
+from evenkeel_runtime.text.guards import count_stems
 
 RESET, CHANGE = 1, 2
 
@@ -45,6 +46,22 @@ def test_a_wording_without_words_of_weight_says_nothing() -> None:
     near_hits = (*NEAR, near(RESET, 0.75))
     assert classify(None, frozenset({"reset"}), near_hits, RESET).kind == KNOWN_WORDS
     assert classify(None, frozenset(), near_hits, RESET).kind == KNOWN_WORDS
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("Do you have the water filter?", "Can the water filter go under water?"),
+        ("Can I use the gift card?", "Can I use a card with the gift card?"),
+    ],
+)
+def test_a_word_said_once_more_is_another_word(short: str, long: str) -> None:
+    stored = {text: near(RESET, 0.7, *count_stems(text)) for text in (short, long)}
+    assert classify(None, count_stems(long), [stored[long]], RESET).kind == SAME_WORDS
+    assert classify("contrast", count_stems(long), [stored[short]], RESET).kind == (
+        "contrast_new_word"
+    )
+    assert classify(None, count_stems(short), [stored[long]], RESET).kind == KNOWN_WORDS
 
 
 @pytest.mark.parametrize("guard", ["numbers", "names", "negation", "relation"])
