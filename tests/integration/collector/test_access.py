@@ -270,7 +270,7 @@ def test_a_tenant_over_its_rate_is_told_when_to_come_back(guarded: Guarded) -> N
             ["--tls-key", "k.pem", "--tls-certificate", "c.pem"],
             "c.pem (--tls-certificate) with k.pem",
         ),
-        (["--scrape", "localhost:8000"], "is not an address"),
+        (["--scrape", "localhost:8000"], "--scrape is 'localhost:8000', expected one such as"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
