@@ -2,7 +2,8 @@
 
 Rounds on one server alternate between a route with the cache off and one where it serves. The
 result is the ratio of throughput with and without it, in output tokens per second, for each pair of
-rounds. All requests are new. Answers are not truncated, because truncated ones are never cached.
+rounds, and the CPU time that a request takes longer with it. All requests are new. Answers are not
+truncated, because truncated ones are never cached.
 
 - `unlike`: random words; nothing is near.
 - `numbered`: one question with a different number each time; all are near, a guard rejects each.
@@ -15,12 +16,15 @@ import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
+import psutil
 
 CLIENTS = 16
 MOST_ANSWER_TOKENS = 96
@@ -55,14 +59,53 @@ class Questions:
         return "".join(self._order.choices(_LETTERS, k=6))
 
 
-def run_round(url: str, route: str, texts: Sequence[str]) -> float:
-    """Ask all of them, CLIENTS at a time; returns the output tokens per second."""
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round took.
+
+    Attributes:
+        tokens_per_s: Output tokens per second.
+        request_ms: Duration of the round, divided by its requests.
+        server_ms: CPU time of the server and its exporter per request.
+        engine_ms: CPU time of the engine per request.
+    """
+
+    tokens_per_s: float
+    request_ms: float
+    server_ms: float
+    engine_ms: float
+
+
+def run_round(url: str, route: str, texts: Sequence[str]) -> Round:
+    """Ask all of them, CLIENTS at a time."""
     address = urlsplit(url).netloc
     parts = [texts[start::CLIENTS] for start in range(CLIENTS)]
+    server_s, engine_s = _cpu_seconds()
     began = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as pool:
         num_tokens = sum(pool.map(lambda part: _ask_all(address, route, part), parts))
-    return num_tokens / (time.perf_counter() - began)
+    took_s = time.perf_counter() - began
+    server_end_s, engine_end_s = _cpu_seconds()
+    each_ms = 1000 / len(texts)
+    return Round(
+        num_tokens / took_s,
+        took_s * each_ms,
+        (server_end_s - server_s) * each_ms,
+        (engine_end_s - engine_s) * each_ms,
+    )
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """Return the CPU time so far of the server's processes, and of its engine's."""
+    server_s = engine_s = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            used = process.cpu_times()
+            if "EngineCore" in process.name() or "EngineCore" in " ".join(process.cmdline()):
+                engine_s += used.user + used.system
+            else:
+                server_s += used.user + used.system
+    return server_s, engine_s
 
 
 def _ask_all(address: str, route: str, texts: Sequence[str]) -> int:
@@ -93,7 +136,7 @@ def measure_misses(
     """Return throughput with the cache over throughput without, of each pair of rounds."""
     questions = Questions(kind, dataset)
     order = random.Random(11)
-    rates: list[tuple[float, float]] = []
+    rounds: list[tuple[Round, Round]] = []
     before: dict[str, float] = {}
     for number in range(pairs + 1):
         routes = ["off", "serve"]
@@ -103,23 +146,26 @@ def measure_misses(
             for route in routes
         }
         if number:
-            rates.append((found["off"], found["serve"]))
+            rounds.append((found["off"], found["serve"]))
         else:  # The first pair warms up.
             before = _read(url, "embeddings")
     after, outcomes = _read(url, "embeddings"), _read(url, "requests")
     answered = {name: outcomes[name] for name in ("exact", "semantic") if outcomes.get(name)}
     if answered:
         raise SystemExit(f"cache: all of {kind} should have missed, the cache answered {answered}")
-    ratios = [on / off for off, on in rates]
+    ratios = [on.tokens_per_s / off.tokens_per_s for off, on in rounds]
     means = [
         statistics.median(np.random.default_rng(seed).choice(ratios, len(ratios)))
         for seed in range(2000)
     ]
     return {
-        "pairs": len(rates),
+        "pairs": len(rounds),
         "requests_per_round": requests,
-        "off_tokens_per_s": statistics.median(off for off, _ in rates),
-        "on_tokens_per_s": statistics.median(on for _, on in rates),
+        "off_tokens_per_s": statistics.median(off.tokens_per_s for off, _ in rounds),
+        "on_tokens_per_s": statistics.median(on.tokens_per_s for _, on in rounds),
+        "off_request_ms": statistics.median(off.request_ms for off, _ in rounds),
+        "server_ms": statistics.median(on.server_ms - off.server_ms for off, on in rounds),
+        "engine_ms": statistics.median(on.engine_ms - off.engine_ms for off, on in rounds),
         "ratio": statistics.median(ratios),
         "ratio_ci95": [float(q) for q in np.quantile(means, [0.025, 0.975])],
         "ratios": ratios,

@@ -19,7 +19,7 @@ NUM_CANDIDATES = 32
 LEAST_SKETCH_SIMILARITY = 0.4
 # Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
 GRAPH_FROM = 6000
-# Vectors that move into the graph with each new one: all at once would stop the server for 0.5 s.
+# Vectors that move into the graph with each new one: all at once would stop the server.
 _MOVED_AT_ONCE = 2
 # HNSW: links per node, and candidates kept while adding and while searching.
 _CONNECTIVITY = 16

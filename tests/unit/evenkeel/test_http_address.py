@@ -15,6 +15,16 @@ from evenkeel_collector.serve.settings import CollectorSettings
 from evenkeel_dashboard.frame.configuration import DashboardSettings
 from evenkeel_runtime.serve.settings import RuntimeSettings
 
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 BOTH_SPELLINGS = pytest.mark.parametrize("host", ["::1", "[::1]"])
 
 
@@ -47,7 +57,7 @@ def test_the_doctor_asks_the_same_address_for_both_spellings(host: str) -> None:
     assert "http://[::1]:65000:" in next(check_store(host, 65_000 - 8123)).seen
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.xfail(not _has_ipv6(), reason="this machine has no IPv6", run=False)
 def test_ports_are_bound_on_ipv6() -> None:
     server = grpc.server(None)
     taken = listen("::1", 0, "--http-port")
