@@ -21,9 +21,11 @@ from evenkeel_runtime.response_cache.worker import Worker
 
 Vector = NDArray[np.float32]
 
-# Share of a core for embeddings that find nothing, and the maximum saved-up budget in seconds.
+# Share of a core for embeddings that find nothing, the maximum saved-up budget in seconds, and what
+# there is of it at the start: enough to find whether anything is found.
 SHARE = 0.02
 SAVED_UP_S = 2.0
+BEGIN_WITH_S = 0.5
 # An embedding that finds a neighbour pays for this many, itself included.
 PAID_BY_A_FIND = 10
 # Queue length behind the running one; more would certainly be late.
@@ -39,7 +41,7 @@ class EmbeddingBudget:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._left_s = SAVED_UP_S
+        self._left_s = BEGIN_WITH_S
         self._at_s = clock()
         self._lock = Lock()
 

@@ -9,6 +9,10 @@ goodput × token: it then yields more tokens per second than the step does. That
 with the position, so each request takes tokens up to the first that does not pay off; the goodput
 of that choice is the next bar (Dinkelbach's method for ratios). If drafting nothing has the higher
 goodput, nothing is drafted.
+
+A draft that is verified along with its prompt saves later steps, which have drafts of their own,
+chosen when the answer's first tokens are known. A token of it pays off if its probability exceeds
+token / later, where `later` is what a token costs in those steps (draft_cost.py).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 from random import Random
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.draft_cost import Prices, StepCostFit
+from evenkeel_runtime.speculation.draft_cost import LaterSteps, Prices, StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
@@ -36,10 +40,17 @@ _ASSUMED_PRICES = Prices(step_s=1.0, checking_s=0.1, token_s=0.009)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A draft available to a request for the next step, and the request's draft results so far."""
+    """A draft available to a request for the next step.
+
+    Attributes:
+        draft: The draft.
+        own: The request's draft results so far.
+        is_first: Whether it is verified along with the prompt.
+    """
 
     draft: Draft
     own: OwnRecord
+    is_first: bool = False
 
 
 @dataclass(slots=True)
@@ -99,6 +110,7 @@ class GoodputController:
         self.max_tokens = max_tokens
         self._random = random
         self._acceptance = Acceptance()
+        self._later = LaterSteps()
         self._classes: dict[int, _SizeClass] = {}
         self._gain = GainEstimate()
         self._block_steps_left = 0
@@ -137,14 +149,13 @@ class GoodputController:
 
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
         """Return how many tokens of each offer to take in the current step."""
-        if not offers:
-            return []
         size = self._class_of(num_requests)
         lengths = [0] * len(offers)
-        if size.cost.is_known:
+        if offers and size.cost.is_known:
             lengths = self._maximise(num_requests, offers, size.cost.prices(num_requests))
-        if self._is_exploring or not size.cost.is_known:
+        if offers and (self._is_exploring or not size.cost.is_known):
             lengths = self._vary(lengths, offers)
+        self._later.record_drafted(num_requests, sum(lengths))
         return lengths
 
     def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
@@ -161,7 +172,12 @@ class GoodputController:
         size = self._class_of(num_requests)
         is_known = size.cost.is_known
         prices = size.cost.prices(num_requests) if is_known else _ASSUMED_PRICES
-        lengths = self._maximise(num_requests, offers, prices)
+        rate = self._later.goodput(num_requests, prices)
+        chances = [self._chances(offer, rate * prices.token_s) for offer in offers]
+        lengths = [len(chance) for chance in chances]
+        cost_s = prices.checking_s + prices.token_s * sum(lengths)
+        if sum(map(sum, chances)) <= rate * cost_s:
+            lengths = [0] * len(offers)
         if self._random.random() < EXPLORE_RATIO:
             chosen = self._random.randrange(len(offers))
             lengths[chosen] = len(offers[chosen].draft.tokens)
@@ -204,6 +220,8 @@ class GoodputController:
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
         """Record how many tokens of an offer the model accepted."""
         self._acceptance.record(offer.draft, offer.own, drafted, accepted)
+        if not offer.is_first:
+            self._later.record_accepted(accepted)
 
     def record_step(self, facts: StepFacts) -> None:
         """Record what a step cost; steps that did more than decode are ignored."""

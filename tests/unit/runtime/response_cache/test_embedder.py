@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from evenkeel_runtime.response_cache.embedder import (
+    BEGIN_WITH_S,
     PAID_BY_A_FIND,
     SAVED_UP_S,
     SHARE,
@@ -34,7 +35,7 @@ def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
         if budget.has_any():
             budget.spend(0.012)
             spent += 0.012
-    assert spent == pytest.approx(SAVED_UP_S + SHARE * clock.now_s, rel=0.01)
+    assert spent == pytest.approx(BEGIN_WITH_S + SHARE * clock.now_s, rel=0.01)
 
 
 @pytest.mark.parametrize(
