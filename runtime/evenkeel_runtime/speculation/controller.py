@@ -10,9 +10,11 @@ with the position, so each request takes tokens up to the first that does not pa
 of that choice is the next bar (Dinkelbach's method for ratios). If drafting nothing has the higher
 goodput, nothing is drafted.
 
-A draft that is verified along with its prompt saves later steps, which have drafts of their own,
-chosen when the answer's first tokens are known. A token of it pays off if its probability exceeds
-token / later, where `later` is what a token costs in those steps (draft_cost.py).
+A draft of D tokens that could be verified along with its prompt can also wait a step, until the
+answer's first token tells whether it is right. Waiting costs that request's share of a step if the
+first token is right, with probability p, and saves the draft if it is not. So it waits if
+
+    p · step / n < (1 - p) · token · D
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from random import Random
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.draft_cost import LaterSteps, Prices, StepCostFit
+from evenkeel_runtime.speculation.draft_cost import Prices, StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
@@ -40,17 +42,10 @@ _ASSUMED_PRICES = Prices(step_s=1.0, checking_s=0.1, token_s=0.009)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A draft available to a request for the next step.
-
-    Attributes:
-        draft: The draft.
-        own: The request's draft results so far.
-        is_first: Whether it is verified along with the prompt.
-    """
+    """A draft available to a request for the next step, and the request's draft results so far."""
 
     draft: Draft
     own: OwnRecord
-    is_first: bool = False
 
 
 @dataclass(slots=True)
@@ -110,7 +105,6 @@ class GoodputController:
         self.max_tokens = max_tokens
         self._random = random
         self._acceptance = Acceptance()
-        self._later = LaterSteps()
         self._classes: dict[int, _SizeClass] = {}
         self._gain = GainEstimate()
         self._block_steps_left = 0
@@ -149,13 +143,14 @@ class GoodputController:
 
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
         """Return how many tokens of each offer to take in the current step."""
+        if not offers:
+            return []
         size = self._class_of(num_requests)
         lengths = [0] * len(offers)
-        if offers and size.cost.is_known:
+        if size.cost.is_known:
             lengths = self._maximise(num_requests, offers, size.cost.prices(num_requests))
-        if offers and (self._is_exploring or not size.cost.is_known):
+        if self._is_exploring or not size.cost.is_known:
             lengths = self._vary(lengths, offers)
-        self._later.record_drafted(num_requests, sum(lengths))
         return lengths
 
     def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
@@ -172,12 +167,12 @@ class GoodputController:
         size = self._class_of(num_requests)
         is_known = size.cost.is_known
         prices = size.cost.prices(num_requests) if is_known else _ASSUMED_PRICES
-        rate = self._later.goodput(num_requests, prices)
-        chances = [self._chances(offer, rate * prices.token_s) for offer in offers]
-        lengths = [len(chance) for chance in chances]
-        cost_s = prices.checking_s + prices.token_s * sum(lengths)
-        if sum(map(sum, chances)) <= rate * cost_s:
-            lengths = [0] * len(offers)
+        lengths = self._maximise(num_requests, offers, prices)
+        share_s = prices.step_s / num_requests
+        for place, offer in enumerate(offers):
+            right = self._chances(offer, 0.0)[0]
+            if right * share_s < (1 - right) * prices.token_s * lengths[place]:
+                lengths[place] = 0
         if self._random.random() < EXPLORE_RATIO:
             chosen = self._random.randrange(len(offers))
             lengths[chosen] = len(offers[chosen].draft.tokens)
@@ -220,8 +215,6 @@ class GoodputController:
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
         """Record how many tokens of an offer the model accepted."""
         self._acceptance.record(offer.draft, offer.own, drafted, accepted)
-        if not offer.is_first:
-            self._later.record_accepted(accepted)
 
     def record_step(self, facts: StepFacts) -> None:
         """Record what a step cost; steps that did more than decode are ignored."""

@@ -1,4 +1,4 @@
-"""Estimate what an engine step, its drafted tokens and later tokens cost at one batch size.
+"""Estimate what an engine step and its drafted tokens cost at one batch size.
 
     seconds = fixed + per_request · requests + checking · [drafted > 0] + per_token · drafted
 
@@ -22,8 +22,6 @@ _PRIOR = np.array([1.0, 0.0, 0.0, 0.0])
 # cannot be separated; the cost then goes to `per_token`.
 _PRIOR_STEPS = np.diag([0.01, 0.1, 1.0, 0.01])
 _MIN_STEPS = 8
-# Above this, counts of steps are halved, so that old ones fade.
-_MAX_LATER_STEPS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,35 +112,3 @@ class StepCostFit:
             max(checking, 0.0) * self._unit_s,
             max(per_token, 0.0) * self._per_token * self._unit_s,
         )
-
-
-class LaterSteps:
-    """Estimates what a token costs in the steps after a prompt, drafts included.
-
-    With n requests a step, and the tokens drafted and accepted per request and step, it is
-
-        (step / n + token · drafted) / (1 + accepted)        seconds per token
-    """
-
-    def __init__(self) -> None:
-        # Summed over requests.
-        self._steps = self._drafted = self._accepted = 0.0
-
-    def record_drafted(self, num_requests: int, drafted_tokens: int) -> None:
-        """Record one step of so many requests, and the tokens drafted for them."""
-        self._steps += num_requests
-        self._drafted += drafted_tokens
-        while self._steps > _MAX_LATER_STEPS:
-            self._steps /= 2
-            self._drafted /= 2
-            self._accepted /= 2
-
-    def record_accepted(self, accepted_tokens: int) -> None:
-        """Record how many of the drafted tokens the model accepted."""
-        self._accepted += accepted_tokens
-
-    def goodput(self, num_requests: int, prices: Prices) -> float:
-        """Return the tokens per second of such steps; that of plain ones before the first."""
-        steps = max(self._steps, 1.0)
-        each_s = prices.step_s / num_requests + prices.token_s * self._drafted / steps
-        return (1 + self._accepted / steps) / each_s

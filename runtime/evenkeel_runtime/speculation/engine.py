@@ -208,7 +208,7 @@ class Speculation:
             # The step produces one token more than it accepts, so the last token needs no draft.
             draft = propose_handed(followed.trail, min(longest, request.max_tokens - 1))
             if draft is not None:
-                offers.append(Offer(draft, followed.own, is_first=True))
+                offers.append(Offer(draft, followed.own))
                 offered.append((request, followed))
         drafts = {}
         if offers:

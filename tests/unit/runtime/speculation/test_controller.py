@@ -189,7 +189,7 @@ def run_answers(controller: GoodputController, agreed: int, requests: int) -> tu
     """
     drafted = accepted = 0
     for _ in range(requests):
-        offer = Offer(Draft([1] * 100, DraftSource.CACHE, 0), OwnRecord(), is_first=True)
+        offer = Offer(Draft([1] * 100, DraftSource.CACHE, 0), OwnRecord())
         (length,) = controller.decide_first(1, [offer])
         if length:
             controller.record_verified(offer, length, min(agreed, length))
@@ -220,33 +220,36 @@ def test_answers_are_verified_again_when_they_become_right() -> None:
     assert drafted >= 80
 
 
-@pytest.mark.parametrize(("token_s", "is_drafted"), [(0.00002, True), (0.0001, False)])
-def test_an_unsure_answer_is_verified_if_that_is_cheaper_than_a_surer_draft_later(
-    token_s: float, is_drafted: bool
+@pytest.mark.parametrize(
+    ("num_requests", "token_s", "is_drafted"),
+    [
+        pytest.param(16, 0.00002, True, id="cheap tokens"),
+        pytest.param(16, 0.0001, False, id="dear tokens"),
+        pytest.param(1, 0.0001, True, id="the same for a single request"),
+    ],
+)
+def test_an_unsure_answer_waits_for_its_first_token_if_that_is_cheaper(
+    num_requests: int, token_s: float, is_drafted: bool
 ) -> None:
-    # Three of four cached answers are right. If one is not verified along with its prompt, a past
-    # answer is in the next step, nearly always right. With 16 requests a step of 10 ms costs each
-    # little, so that most of what a wrong draft costs is its tokens.
-    controller, random, drafted = GoodputController(15, Random(5)), Random(7), 0
-    for number in range(2000):
-        begun = controller.begin(16)
-        past = [Offer(Draft([1] * 30, DraftSource.RETRIEVAL, 8), OwnRecord()) for _ in range(16)]
-        lengths = controller.decide(16, past) if begun else [0] * 16
-        for offer, length in zip(past, lengths, strict=True):
-            if length:
-                controller.record_verified(offer, length, length)
-        total = sum(lengths)
-        seconds = 0.01 + token_s * total
-        controller.record_step(StepFacts(16, total, 16 + total, True, seconds))
-        first = Offer(Draft([1] * 30, DraftSource.CACHE, 0, 1), OwnRecord(), is_first=True)
-        (length,) = controller.decide_first(16, [first])
+    # Three of four answers of 30 tokens are right. A step of 10 ms is shared by all requests.
+    controller, random = GoodputController(15, Random(5)), Random(7)
+    for number in range(400):
+        if controller.begin(num_requests):
+            drafted = number % 16
+            made = num_requests + drafted
+            facts = StepFacts(num_requests, drafted, made, True, 0.01 + token_s * drafted)
+            controller.record_step(facts)
+    lengths = []
+    for _ in range(1000):
+        offer = Offer(Draft([1] * 30, DraftSource.CACHE, 0, 1), OwnRecord())
+        (length,) = controller.decide_first(num_requests, [offer])
         if length:
             right = length if random.random() < 0.75 else 0
-            controller.record_verified(first, length, right)
-            drafted += (length > 15) * (number >= 1000)
-    assert (drafted > 900) == is_drafted
-    # One that is hardly ever drafted is still tried, to notice a change.
-    assert drafted > 0
+            controller.record_verified(offer, length, right)
+        lengths.append(length)
+    later = [length for length in lengths[500:] if length]
+    assert len(later) > 400 if is_drafted else 0 < len(later) < 60
+    assert set(later) == {30}
 
 
 def test_the_draft_with_most_expected_tokens_is_picked() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, AgreementRates, OwnRecord
-from evenkeel_runtime.speculation.draft_cost import LaterSteps, Prices, StepCostFit
+from evenkeel_runtime.speculation.draft_cost import StepCostFit
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
 
@@ -134,16 +134,3 @@ def test_positions_that_are_less_likely_than_asked_for_are_left_out() -> None:
     likely = Acceptance().survival(draft(DraftSource.PROMPT, 2, 8), OwnRecord(), least=0.5)
     assert 0 < len(likely) < 8
     assert min(likely) >= 0.5
-
-
-def test_later_steps_without_a_draft_cost_what_a_plain_step_does() -> None:
-    later, prices = LaterSteps(), Prices(step_s=0.02, checking_s=0.0, token_s=0.001)
-    assert later.goodput(4, prices) == pytest.approx(4 / 0.02)
-    later.record_drafted(100, 0)
-    assert later.goodput(4, prices) == pytest.approx(4 / 0.02)
-    later.record_drafted(100, 3000)
-    later.record_accepted(2400)
-    # 15 drafted and 12 accepted tokens a step: 13 tokens in 5 + 15 ms.
-    assert later.goodput(4, prices) == pytest.approx(13 / 0.020)
-    later.record_drafted(50_000, 0)
-    assert later.goodput(4, prices) == pytest.approx(4 / 0.02, rel=0.1)
