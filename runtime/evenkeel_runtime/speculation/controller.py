@@ -169,10 +169,11 @@ class GoodputController:
         prices = size.cost.prices(num_requests) if is_known else _ASSUMED_PRICES
         lengths = self._maximise(num_requests, offers, prices)
         share_s = prices.step_s / num_requests
-        for place, offer in enumerate(offers):
-            right = self._chances(offer, 0.0)[0]
-            if right * share_s < (1 - right) * prices.token_s * lengths[place]:
-                lengths[place] = 0
+        for place, length in enumerate(lengths):
+            if length:
+                right = self._chances(offers[place], 0.0)[0]
+                if right * share_s < (1 - right) * prices.token_s * length:
+                    lengths[place] = 0
         if self._random.random() < EXPLORE_RATIO:
             chosen = self._random.randrange(len(offers))
             lengths[chosen] = len(offers[chosen].draft.tokens)
