@@ -247,9 +247,8 @@ class _Stage:
         act = self.story.act
         if act.phase is not self._phase:
             self._phase = act.phase
-            if act.phase is DemoPhase.RECOVERED:
-                # Before the second crowd: the runtime takes a second to follow its file.
-                parts.write_control_file(self.place.data_dir, "act")
+            mode = "act" if act.control_acts else "dry-run"
+            parts.write_control_file(self.place.data_dir, mode)
         return act.phase, act.rates
 
     def _is_over(self) -> bool:

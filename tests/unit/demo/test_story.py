@@ -43,6 +43,14 @@ def test_phases_of_a_machine_that_answers_many(elapsed_s: int, phase: DemoPhase)
     assert _played(Story(length_s=100), MANY, 1000)[elapsed_s] is phase
 
 
+def test_control_acts_against_the_second_crowd_and_takes_no_drafts_from_the_cache() -> None:
+    assert {act.phase for act in ACTS if act.control_acts} == {
+        DemoPhase.RECOVERED,
+        DemoPhase.CONTROLLED,
+    }
+    assert not Story().act.control_acts
+
+
 def test_an_act_goes_on_until_enough_chats_were_answered() -> None:
     story, counters = Story(length_s=100), ClientCounters()
     counters.ttft_s_by_phase[DemoPhase.HEALTHY] = [0.1] * (ACTS[0].num_chats - 1)
