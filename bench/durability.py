@@ -108,6 +108,15 @@ def start_senders(label: str, url: str) -> list[Sender]:
     return senders
 
 
+def wait_acknowledged(senders: list[Sender]) -> None:
+    """Wait until each sender that still sends has something acknowledged."""
+    deadline = time.monotonic() + DRAIN_S
+    while time.monotonic() < deadline:
+        if all(sender.acknowledged for sender in senders if sender.is_alive()):
+            return
+        time.sleep(0.02)
+
+
 def stop_senders(senders: list[Sender], sent: set[str], acknowledged: set[str]) -> None:
     for sender in senders:
         sender.is_stopping.set()
@@ -151,6 +160,9 @@ def kill(folder: Path, num_kills: int, rng: random.Random) -> dict[str, int]:
     for number in range(num_kills):
         collector = start_collector(folder)
         senders = start_senders(str(number), collector.http_url)
+        if not acknowledged:
+            # On a busy machine the first kill could come before there is anything to lose.
+            wait_acknowledged(senders)
         time.sleep(rng.uniform(0.1, 1.5))
         collector.kill()
         stop_senders(senders, sent, acknowledged)

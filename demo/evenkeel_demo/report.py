@@ -59,10 +59,15 @@ def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:
 
     Returns:
         For `watching` and `acting`: the number of chats, the ratio with a first token within
-        OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
+        OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats. And the median of the
+        long prompts that crowd them; None without any.
     """
     chats = describe_chats(counters)
-    return {"watching": chats[DemoPhase.CROWDED], "acting": chats[DemoPhase.CONTROLLED]}
+    return {
+        mode: chats[phase]
+        | {"long_ttft_p50_s": quantile(sorted(counters.long_ttft_s_by_phase.get(phase, [])), 0.5)}
+        for mode, phase in (("watching", DemoPhase.CROWDED), ("acting", DemoPhase.CONTROLLED))
+    }
 
 
 def describe_chats(counters: ClientCounters) -> dict[DemoPhase, dict[str, Any]]:

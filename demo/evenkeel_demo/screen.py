@@ -28,8 +28,7 @@ PHASE_WORDS = {
     DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only observes (dry run)",
     DemoPhase.RECOVERED: "recovered: the crowd is over; control now acts",
     DemoPhase.CONTROLLED: "controlled: the same crowd again, with control acting",
-    DemoPhase.POPULAR: "popular: control observes again; many ask the same in their own words; the "
-    "cache helps",
+    DemoPhase.POPULAR: "popular: many ask the same in their own words; the cache helps",
     DemoPhase.CUT: "cut: a client release asks for 12 tokens; an anomaly alerts, and users notice",
 }
 

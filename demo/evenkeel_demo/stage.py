@@ -216,7 +216,7 @@ class _Stage:
         self.comparison = EvalProcess(place, dataset)
         self.since = datetime.now(UTC)
         self.began_s = time.monotonic()
-        self._phase = DemoPhase.HEALTHY
+        self._control_acts = False
         self._told: tuple[ReceivedAlert, ...] = ()
 
     def elapsed_s(self) -> float:
@@ -245,8 +245,8 @@ class _Stage:
     def _rates(self) -> tuple[DemoPhase, Rates]:
         self.story.advance(self.elapsed_s(), self.traffic.counters)
         act = self.story.act
-        if act.phase is not self._phase:
-            self._phase = act.phase
+        if act.control_acts is not self._control_acts:
+            self._control_acts = act.control_acts
             mode = "act" if act.control_acts else "dry-run"
             parts.write_control_file(self.place.data_dir, mode)
         return act.phase, act.rates

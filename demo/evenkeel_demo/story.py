@@ -19,8 +19,8 @@ class Act:
         num_chats: It goes on until that many of its chats have started to be answered: on a slow
             machine there would be nothing to see otherwise.
         control_acts: Whether control acts, and does not only observe. While a TTFT objective burns,
-            it takes the drafts away with which cached answers are verified, so on a slow machine
-            the acts after the crowds would show none.
+            it takes drafts away, so on a slow machine it would leave no cached answer to be
+            verified in the acts after the crowds.
     """
 
     phase: DemoPhase
@@ -31,12 +31,12 @@ class Act:
 
 
 # Between the crowds, the page of the first one resolves: its windows are 20 s and 7.5 s long.
-# Control acts from there on: the runtime takes a second to follow its file.
+# Control acts from there to the second one's end: the runtime takes a second to follow its file.
 ACTS = (
     Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3), 0.15, 10),
     Act(DemoPhase.CROWDED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
-    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.15, 10, True),
-    Act(DemoPhase.CONTROLLED, Rates(6.0, crowd_every_s=0.5), 0.17, 10, True),
+    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.15, 10, control_acts=True),
+    Act(DemoPhase.CONTROLLED, Rates(6.0, crowd_every_s=0.5), 0.17, 10, control_acts=True),
     Act(DemoPhase.POPULAR, Rates(6.0, popular_ratio=0.7), 0.18, 40),
     Act(DemoPhase.CUT, Rates(6.0, popular_ratio=0.3, max_tokens=12), 0.18, 20),
 )

@@ -27,6 +27,8 @@ from evenkeel_demo.questions import MAX_TOKENS, GoldenQuestion, stands_alone
 MODEL = "support"
 # SLO classes of control.toml.
 CHAT, BATCH = "chat", "batch"
+# The route of the long prompts.
+CROWD = "crowd"
 CANCEL_RATIO = 0.05
 WARM_UP_QUESTIONS = 8
 # Maximum number of clients waiting at once; further arrivals leave.
@@ -82,7 +84,7 @@ class Rates:
 
 @dataclass(slots=True)
 class ClientCounters:
-    """Client-side counters; TTFT is that of chats, measured by the clients, in seconds."""
+    """Client-side counters; TTFT is measured by the clients, of chats and crowds, in seconds."""
 
     requests: int = 0
     errors: int = 0
@@ -92,6 +94,15 @@ class ClientCounters:
     in_flight: int = 0
     ttft_s: list[float] = field(default_factory=list)
     ttft_s_by_phase: dict[DemoPhase, list[float]] = field(default_factory=dict)
+    long_ttft_s_by_phase: dict[DemoPhase, list[float]] = field(default_factory=dict)
+
+    def record_first_token(self, phase: DemoPhase, tag: str, slo_class: str, ttft_s: float) -> None:
+        """Record a chat's or a long prompt's time to first token."""
+        if slo_class == CHAT:
+            self.ttft_s.append(ttft_s)
+            self.ttft_s_by_phase.setdefault(phase, []).append(ttft_s)
+        elif tag == CROWD:
+            self.long_ttft_s_by_phase.setdefault(phase, []).append(ttft_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +245,7 @@ class Traffic:
     def _long_question(self) -> GoldenQuestion:
         words = [self._random.choice(_FILLER) for _ in range(LONG_PROMPT_WORDS)]
         text = f"Ticket {self._random.randrange(10**6)}. {' '.join(words)}. What should I do?"
-        return GoldenQuestion([{"role": "user", "content": text}], "crowd")
+        return GoldenQuestion([{"role": "user", "content": text}], CROWD)
 
     def _next_question(self, wanted: Rates) -> GoldenQuestion:
         if self._popular and self._random.random() < wanted.popular_ratio:
@@ -316,10 +327,10 @@ class Traffic:
                     word = _word(line)
                     if not word:
                         continue
-                    if not words and slo_class == CHAT:
-                        ttft_s = time.monotonic() - sent_s
-                        counters.ttft_s.append(ttft_s)
-                        counters.ttft_s_by_phase.setdefault(phase, []).append(ttft_s)
+                    if not words:
+                        counters.record_first_token(
+                            phase, question.tag, slo_class, time.monotonic() - sent_s
+                        )
                     words.append(word)
                     counters.tokens += 1
                     if len(words) == leave_after:

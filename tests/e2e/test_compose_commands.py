@@ -97,8 +97,10 @@ def test_compose_plays_the_same_story(platform: tuple[Path, Ports]) -> None:
         assert printed[name] > 0, name
     assert printed["comparison"]["exit_code"] == 1
     assert ("support-ttft", "firing") in {(a["slo"], a["status"]) for a in printed["alerts"]}
-    assert 'mode = "act"' in (folder / "control.toml").read_text()
-    assert httpx.get(f"http://127.0.0.1:{ports.runtime}/control").json()["mode"] == "act"
+    # It acted during the second crowd, and only observes since.
+    assert 'mode = "dry-run"' in (folder / "control.toml").read_text()
+    control = httpx.get(f"http://127.0.0.1:{ports.runtime}/control").json()
+    assert (control["mode"], control["last_change"]["lever"]) == ("dry-run", "mode")
 
 
 def test_parts_that_do_not_answer_are_named(tmp_path: Path) -> None:

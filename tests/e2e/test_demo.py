@@ -219,7 +219,11 @@ def test_every_hook_has_left_its_traces(report: dict[str, Any]) -> None:
 def test_chats_start_sooner_with_control_beside_the_same_crowd(report: dict[str, Any]) -> None:
     watching, acting = (report["crowds"][mode] for mode in ("watching", "acting"))
     assert min(watching["chats"], acting["chats"]) >= 5
-    assert acting["ttft_p50_s"] < watching["ttft_p50_s"]
+    # Compared with the long prompts of the same crowd: a busy machine slows down either.
+    acting, watching = (
+        crowd["ttft_p50_s"] / crowd["long_ttft_p50_s"] for crowd in (acting, watching)
+    )
+    assert acting < watching
 
 
 def test_the_shorter_prompt_is_caught(report: dict[str, Any]) -> None:

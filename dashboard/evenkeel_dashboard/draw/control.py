@@ -38,11 +38,11 @@ def control(row: Row) -> ControlAction:
     before, after = (_float(said.get(f"{name}burn_{when}")) for when in ("before", "after"))
     changed = lever_change(said)
     effect, level = "not measured", "unknown"
-    if changed is not None and changed.is_dry_run:
-        effect, level = "dry run", "unknown"
-    elif said.get(f"{name}lever") == "mode":
+    if said.get(f"{name}lever") == "mode":
         # A person's switch: what the burn rate does next is not its effect.
         effect, level = "switched", "unknown"
+    elif changed is not None and changed.is_dry_run:
+        effect, level = "dry run", "unknown"
     elif before is not None and after is not None:
         if after < before:
             effect, level = "burn fell", "good"

@@ -239,10 +239,12 @@ class ControlService:
     def _report_change(self, change: LimitChange) -> None:
         config = self.control.config
         self._last_change = change
-        is_dry_run = config.mode is ControlMode.DRY_RUN
+        is_switch = change.lever == LEVER_MODE
+        # A switch takes effect also where it ends in a dry run.
+        is_dry_run = config.mode is ControlMode.DRY_RUN and not is_switch
         logger.warning(
             "control %s: %s %s -> %s, reason: %s",
-            "would act" if is_dry_run else "acts",
+            "switched" if is_switch else "would act" if is_dry_run else "acts",
             change.lever,
             change.before,
             change.after,

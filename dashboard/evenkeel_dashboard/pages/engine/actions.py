@@ -17,9 +17,9 @@ from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.model import QUEUE_FROM
 from evenkeel_dashboard.pages.engine.outcomes import (
+    find_acting,
     num_words,
     side_by_side,
-    switched_to_acting_ms,
 )
 
 _HERE = Path(__file__).parent
@@ -55,16 +55,18 @@ def show_actions(data: EngineData, selection: Selection, window: Window) -> None
 
 def _show_effect(data: EngineData, selection: Selection, window: Window) -> None:
     """Draw time to first token under a queue, with control watching and acting side by side."""
-    switched_ms = switched_to_acting_ms(data.actions)
+    acting = find_acting(data.actions)
     busy_s = [
         time_ms(row["bucket"]) // 1000
         for row in data.rows
         if (row["num_waiting"] or 0.0) >= QUEUE_FROM
     ]
-    if switched_ms is None or not busy_s:
+    if acting is None or not busy_s:
         return
+    switched_ms, until_ms = acting
+    ends = range_of(window)
     parameters: reading.Parameters = {
-        **range_of(window),
+        **(ends if until_ms is None else ends | {"to_ms": until_ms}),
         "model": selection.model,
         "step_s": window.step_s,
         "busy_s": tuple(busy_s),
@@ -73,10 +75,12 @@ def _show_effect(data: EngineData, selection: Selection, window: Window) -> None
     found = side_by_side(reading.rows(_HERE / "control_effect.sql", parameters))
     if not found:
         return
+    until = "" if until_ms is None else f" to {formats.clock_ms(until_ms)}"
     st.html(
         '<div class="ek-title" style="margin-top:.6rem">Watching and acting<small>time to first '
-        "token while requests queued, before and after control was allowed to act at "
-        f"{formats.clock_ms(switched_ms)}; two times, not a randomised comparison</small></div>"
+        "token while requests queued, before control was allowed to act and while it was, from "
+        f"{formats.clock_ms(switched_ms)}{until}; two times, not a randomised comparison"
+        "</small></div>"
     )
     rows = [
         [

@@ -1,5 +1,5 @@
--- Time to first token by SLO class while requests queued, before and after control was switched from
--- watching to acting; `busy_s` are the starts of the intervals with a queue, Unix seconds.
+-- Time to first token by SLO class while requests queued, before control was switched from watching
+-- to acting and while it acted, which ends at `to_ms` at the latest; `busy_s` are the starts of the intervals with a queue, Unix seconds.
 -- Quantiles with weights take several times as long, so they are computed only if a request weighs more
 -- than 1: `is_sampled` is a constant.
 WITH

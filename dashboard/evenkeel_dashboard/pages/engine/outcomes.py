@@ -54,12 +54,23 @@ def steps_words(gain: Row, *, of_several: bool) -> str:
     return f"{gain['service']}, {short_id(gain['instance'])}: {steps}" if of_several else steps
 
 
-def switched_to_acting_ms(actions: Sequence[Row]) -> int | None:
-    """Return when control was last switched from watching to acting; None if it was not."""
+def find_acting(actions: Sequence[Row]) -> tuple[int, int | None] | None:
+    """Return when control last began to act, and when that ended; None if it did not.
+
+    Args:
+        actions: What control did, the last action first.
+
+    Returns:
+        Both in Unix milliseconds; the end is None if it still acts.
+    """
+    until_ms = None
     for action in actions:
         said = action["attributes"]
-        if said.get(CONTROL_LEVER) == "mode" and said.get(CONTROL_AFTER) == "act":
-            return int(action["time_ms"])
+        if said.get(CONTROL_LEVER) != "mode":
+            continue
+        if said.get(CONTROL_AFTER) == "act":
+            return int(action["time_ms"]), until_ms
+        until_ms = int(action["time_ms"])
     return None
 
 

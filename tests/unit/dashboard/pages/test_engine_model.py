@@ -12,11 +12,11 @@ from evenkeel_dashboard.pages.engine.model import (
 )
 from evenkeel_dashboard.pages.engine.outcomes import (
     against_others,
+    find_acting,
     gain_words,
     num_words,
     side_by_side,
     steps_words,
-    switched_to_acting_ms,
 )
 
 
@@ -129,8 +129,11 @@ def test_when_control_was_let_act() -> None:
         return {"time_ms": time_ms, "attributes": said}
 
     other = {"time_ms": 9, "attributes": {"evenkeel.control.lever": "seats"}}
-    assert switched_to_acting_ms([other, action(5, "act"), action(3, "dry-run")]) == 5
-    assert switched_to_acting_ms([action(3, "dry-run")]) is None
+    assert find_acting([other, action(5, "act"), action(3, "dry-run")]) == (5, None)
+    assert find_acting([action(3, "dry-run")]) is None
+    # The last time that it acted, from its beginning to its end.
+    switches = [action(8, "off"), other, action(7, "dry-run"), action(5, "act"), action(2, "act")]
+    assert find_acting(switches) == (5, 7)
 
 
 @pytest.mark.parametrize(
