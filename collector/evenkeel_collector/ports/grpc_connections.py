@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import stat
 import struct
+import time
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -20,12 +22,15 @@ from evenkeel_collector.telemetry.metrics import SelfMetrics
 PORT = "grpc"
 CHECK_EVERY_S = 1.0
 _DESCRIPTORS = "/proc/self/fd"
-# `tcpi_last_data_recv` of Linux's tcp_info (include/uapi/linux/tcp.h), in milliseconds.
-_SILENT_MS = struct.Struct("=52xI")
+# `tcpi_state` and `tcpi_last_data_recv`, in milliseconds, of Linux's tcp_info
+# (include/uapi/linux/tcp.h).
+_STATE_AND_SILENT_MS = struct.Struct("=B51xI")
+# TCP_ESTABLISHED and TCP_CLOSE_WAIT (include/net/tcp_states.h): this end has not closed it.
+_OPEN_STATES = frozenset({1, 8})
 
 
 class _Connection(NamedTuple):
-    silent_ms: int
+    heard_at: float
     fd: int
     address: str
     port: int
@@ -64,7 +69,7 @@ class GrpcConnections:
         self._num_open.set(sum(map(len, of_address.values())))
         for connections in of_address.values():
             num_surplus = max(len(connections) - self._max_of_address, 0)
-            for connection in sorted(connections, reverse=True)[:num_surplus]:
+            for connection in sorted(connections)[:num_surplus]:
                 self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
@@ -108,8 +113,13 @@ def _describe(fd: int, connection: socket.socket) -> _Connection:
     """Return what the kernel knows of a connection.
 
     Raises:
-        OSError: If it is not connected: it listens, or its other end has closed it.
+        OSError: If it is not connected: it listens, or was closed. What was closed here keeps its
+            address until gRPC has read the end.
     """
     address, port = connection.getpeername()[:2]
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SILENT_MS.size)
-    return _Connection(_SILENT_MS.unpack(info)[0], fd, address, port)
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _STATE_AND_SILENT_MS.size)
+    state, silent_ms = _STATE_AND_SILENT_MS.unpack(info)
+    if state not in _OPEN_STATES:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+    # Silences measured one after the other do not compare: a busy machine may stop in between.
+    return _Connection(time.monotonic() - silent_ms / 1e3, fd, address, port)
