@@ -210,7 +210,9 @@ class Encoder:
         return mixed
 
     def _linear(self, name: str, values: Vectors) -> Vectors:
-        return values @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        # For a few rows OpenBLAS takes half the time of `values @ weights.T`, the same product.
+        product = (self._weights[f"{name}.weight"] @ values.T).T
+        return product + self._weights[f"{name}.bias"]
 
     def _normalise(self, name: str, values: Vectors) -> Vectors:
         mean = values.mean(axis=-1, keepdims=True)

@@ -45,7 +45,8 @@ async def draft_answers(
     if question.policy.mode not in (HitMode.SERVE, HitMode.DRAFT):
         return []
     if nearest is None:
-        nearest = cache.search(question)
+        has_any = cache.index.has_scope(question.scope)
+        nearest = cache.search(question, cache.sketch(question)) if has_any else []
     found = await cache.find_drafts(nearest)
     if not found:
         return []

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from time import time
 from typing import TypeVar
 
@@ -60,8 +59,6 @@ _NUM_NEIGHBOURS = 4
 # Static cosine from which an answer may become a draft, and different answers passed on.
 _LEAST_DRAFT_SIMILARITY = 0.25
 _NUM_DRAFTS = 8
-# Questions whose static vectors are kept: each is needed again when its answer is stored.
-_NUM_SKETCHES = 128
 # Entries of other runtimes that are read and indexed at once: each takes up to 1 ms.
 _NUM_FOLLOWED = 20
 # Maximum queued comparisons of answers.
@@ -100,7 +97,6 @@ class ResponseCache:
         self._backend = backend
         self.deletions = Deletions(backend, self.index, self.near_misses, self.counts, audit)
         self._encoder = encoder
-        self._sketch = None if encoder is None else lru_cache(maxsize=_NUM_SKETCHES)(encoder.sketch)
         self._clock = clock
         self._embedder = (
             None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
@@ -137,15 +133,13 @@ class ResponseCache:
         return self.controls.find(policy)
 
     def sketch(self, question: Question) -> Vector | None:
-        """Return a question's static vector; None if it is not comparable."""
-        if self._sketch is None or not question.is_comparable:
+        """Return a question's static vector; None if it is too long, or not to be compared."""
+        if self._encoder is None or not question.is_comparable:
             return None
-        # The rest of a longer text would not be compared, so it gets no vector.
-        return self._sketch(question.text)
+        return self._encoder.sketch(question.text)
 
-    def search(self, question: Question) -> list[Neighbour]:
-        """Return the cached questions that are nearest by static vectors, nearest first."""
-        sketch = self.sketch(question) if self.index.has_scope(question.scope) else None
+    def search(self, question: Question, sketch: Vector | None) -> list[Neighbour]:
+        """Return the cached questions nearest to one by its static vector, nearest first."""
         if sketch is None:
             return []
         found = self.index.search(question.scope, sketch)
@@ -287,10 +281,17 @@ class ResponseCache:
         return self.controls.record(question.policy, near.hit_class, not is_same, replayed_at)
 
     async def keep(
-        self, question: Question, entry: CacheEntry, vector: Vector | None = None
+        self,
+        question: Question,
+        entry: CacheEntry,
+        vector: Vector | None = None,
+        sketch: Vector | None = None,
     ) -> bool:
-        """Store an answer, with its question's embedding if any; return whether it was stored."""
-        sketch = self.sketch(question) if entry.finish_reason == "stop" else None
+        """Store an answer with its question's vectors, if known; return whether it was stored."""
+        if entry.finish_reason != "stop":
+            sketch = None
+        elif sketch is None:
+            sketch = self.sketch(question)
         entry = replace(
             entry,
             expires_at_s=self._clock() + question.ttl_s,
@@ -335,8 +336,8 @@ class ResponseCache:
             # Read for the index only: nobody asked for them.
             found = await self._fetch(new[start : start + _NUM_FOLLOWED], is_use=False)
             for entry in found.values():
-                if entry.is_comparable and self._sketch is not None:
-                    sketch = self._sketch(entry.question)
+                if entry.is_comparable and self._encoder is not None:
+                    sketch = self._encoder.sketch(entry.question)
                     if sketch is not None:
                         self._add_to_index(entry, sketch)
 

@@ -21,6 +21,7 @@ from evenkeel_runtime.request.trace import EngineRun, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.answer_drafts import draft_answers, record_verified
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
     Details,
@@ -202,7 +203,8 @@ class CachedEngine:
             call.run.response_cache = "verified"
         if question.policy.mode is HitMode.DRAFT:
             # Only the evidence needs the embedding.
-            looking = asyncio.get_running_loop().create_task(self._look_up(question))
+            again = self._look_up(question, sketch=found.sketch)
+            looking = asyncio.get_running_loop().create_task(again)
         if looking is None:
             self._record_outcome(call.run, question, found)
         # The response finishes meanwhile; the request's record waits for the result.
@@ -234,8 +236,10 @@ class CachedEngine:
         run.response_cache = run.response_cache or find_outcome(question, found)
         self.cache.counts.outcomes[run.response_cache] += 1
 
-    async def _look_up(self, question: Question, only_exact: bool = False) -> Lookup:
-        return await self._guard(look_up(self.cache, question, only_exact), Lookup())
+    async def _look_up(
+        self, question: Question, only_exact: bool = False, sketch: Vector | None = None
+    ) -> Lookup:
+        return await self._guard(look_up(self.cache, question, only_exact, sketch), Lookup())
 
     async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
@@ -316,7 +320,8 @@ class CachedEngine:
             counts.not_kept["personal_data"] += 1
         else:
             entry = make_entry(question, gathered, generation_s)
-            await self.cache.keep(question, entry, None if found is None else found.vector)
+            found = found or Lookup()
+            await self.cache.keep(question, entry, found.vector, found.sketch)
 
     async def _bypass(self, call: EngineCall, question: Question | None) -> Outputs:
         drafted: list[CacheEntry] = []

@@ -40,8 +40,10 @@ class SlowEncoder:
         self._encoder: Encoder = load_encoder()
         self.opened = Event()
         self.texts: list[str] = []
+        self.num_sketches = 0
 
     def sketch(self, text: str) -> Vectors | None:
+        self.num_sketches += 1
         return self._encoder.sketch(text)
 
     def encode(self, text: str) -> Vectors:
@@ -247,6 +249,16 @@ async def test_where_nothing_is_near_nothing_is_embedded(encoder: SlowEncoder) -
     assert encoder.texts == []
     assert server.cache.counts.embeddings == {"nothing_near": 1}
     assert server.cache.counts.stored == 2
+    await server.cache.close()
+
+
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT, HitMode.SHADOW])
+async def test_a_static_vector_is_computed_once_and_serves_to_store_the_answer(
+    mode: HitMode, encoder: SlowEncoder
+) -> None:
+    server = Server(mode, encoder, 10)
+    await server.know("How do I return an item?", UNLIKE)
+    assert (encoder.num_sketches, len(server.cache.index)) == (2, 2)
     await server.cache.close()
 
 
