@@ -1,20 +1,26 @@
 """A dry run of control: what it counts, and what it must not do."""
 
+import logging
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import (
     ControlMode,
     Quota,
     SloClass,
+    read_control_file,
 )
 from evenkeel_runtime.control.measure import measure
+from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.manual_clock import ManualClock
-from tests.unit.runtime.control.admission import CLASSES, crowd, make
+from tests.unit.runtime.control.admission import CLASSES, burn, crowd, make
 
 
 async def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
@@ -177,3 +183,29 @@ async def test_what_a_dry_run_let_pass_takes_no_place_once_control_acts() -> Non
     control.leave(beyond, 0)
     with pytest.raises(RefusedError, match="quota exhausted"):
         control.arrive(Caller(tenant="acme"), 100)
+
+
+async def test_a_switch_takes_effect_also_where_it_ends_in_a_dry_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(1000.0)
+    path = tmp_path / "control.toml"
+    path.write_text("mode = 'act'")
+    control = make(clock)
+    events: list[dict[str, Any]] = []
+    service = ControlService(
+        control,
+        WatchedFile(path, read_control_file, logging.getLogger("tests")),
+        lambda name, attributes, *_: events.append(dict(attributes)),
+    )
+    service.tick()
+    path.write_text("mode = 'dry-run'")
+    service.tick()
+    burn(control, clock)
+    service.tick()
+    service.close()
+    seen = [(e["evenkeel.control.change"], e["evenkeel.control.is_dry_run"]) for e in events]
+    assert seen[0] == ("mode act -> dry-run", False)
+    assert [is_dry_run for _, is_dry_run in seen[1:]] == [True]
+    assert "control switched: mode act -> dry-run" in caplog.text
+    assert "control would act: prefill_chunk" in caplog.text
