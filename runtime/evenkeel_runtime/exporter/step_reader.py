@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
@@ -220,14 +221,16 @@ class StepReader:
     def _run(self, context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes]) -> None:
         try:
             while not self._should_stop.is_set():
+                # Before the poll: what arrived by a deadline counts, however late it is read.
+                now_s = monotonic()
                 if socket.poll(_POLL_MS):
                     self._should_stop.wait(_GATHER_S)
                     self._receive_all(socket)
-                self._answer(is_last=False)
+                self._answer(now_s)
             self._receive_all(socket)
         finally:
             context.destroy(linger=0)
-            self._answer(is_last=True)
+            self._answer(inf)
 
     def _receive_all(self, socket: zmq.Socket[bytes]) -> None:
         """Process received batches; many engines may send more than one round can hold."""
@@ -266,16 +269,15 @@ class StepReader:
         except Exception as error:
             self._errors.record(error)
 
-    def _answer(self, is_last: bool) -> None:
+    def _answer(self, now_s: float) -> None:
         """Resolve pending queries that are complete or have timed out."""
-        now_s = monotonic()
         with self._lock:
             still_waiting: list[_Waiting] = []
             due: list[tuple[_Waiting, _Found | None]] = []
             for asked in self._waiting:
                 found = self._find(asked.question)
                 is_complete = found is not None and found.history.has_left(found.request)
-                if is_last or asked.deadline_s <= now_s or is_complete:
+                if asked.deadline_s <= now_s or is_complete:
                     due.append((asked, found))
                 else:
                     still_waiting.append(asked)

@@ -3,6 +3,7 @@
 import httpx
 
 from evenkeel.cli import main
+from evenkeel.private_files import replace_private
 from tests.fixtures.collector_process import wait_for
 from tests.fixtures.equipped_server import CACHE_HEADER, EquippedServer
 
@@ -36,16 +37,17 @@ def test_the_file_switches_the_cache_off_and_on(equipped: EquippedServer) -> Non
     text = "How do I send a toaster back?"
     learn(equipped, text)
     path = equipped.folder / "cache.toml"
-    before = path.read_text()
+    before = path.read_bytes()
     try:
-        path.write_text("enabled = false\n" + before)
+        # Whole: a reader must not find it empty.
+        replace_private(path, b"enabled = false\n" + before)
         wait_for(lambda: not equipped.cache()["enabled"])
         assert ask(equipped, text) is None
-        path.write_text("enabled = maybe\n" + before)
+        replace_private(path, b"enabled = maybe\n" + before)
         wait_for(lambda: equipped.cache()["counts"]["reloads"].get("rejected", 0) > 0)
         assert not equipped.cache()["enabled"]
     finally:
-        path.write_text(before)
+        replace_private(path, before)
     wait_for(lambda: equipped.cache()["enabled"])
     assert ask(equipped, text) == "exact"
     assert equipped.log.read_text().count("file rejected") == 1

@@ -142,19 +142,24 @@ def test_drafts_are_off_or_short_as_the_route_says(
 ) -> None:
     served = served_model if server == "the draft model" else equipped.served
     text = "How do I return an item that I bought?"
+
+    def longest_draft(route: str) -> int:
+        answer = ask(served, text, 48, route=route, tenant=f"drafts of {route}")
+        assert answer.status_code == 200, answer.text
+        seen = served.wait_for_request(evenkeel__request__id=answer.json()["id"])
+        by_position = seen.attributes.get("evenkeel.drafted_by_position", ())
+        return sum(count > 0 for count in by_position)
+
+    deadline = time.monotonic() + 240
     with limited(served):
-        drafted = {}
-        for route in ("free", "brief", "plain"):
-            names = {"route": route, "tenant": f"drafts of {route}"}
-            for _ in range(2):
-                answer = ask(served, text, 48, **names)
-                assert answer.status_code == 200, answer.text
-            request_id = answer.json()["id"]
-            seen = served.wait_for_request(evenkeel__request__id=request_id)
-            by_position = seen.attributes.get("evenkeel.drafted_by_position", ())
-            drafted[route] = sum(count > 0 for count in by_position)
-    assert drafted["free"] > 1
-    assert (drafted["brief"], drafted["plain"]) == (1, 0), drafted
+        # Of every few requests one goes without drafts, to compare, and whether drafts pay off for
+        # the others depends on how long steps take.
+        while longest_draft("free") < 2:
+            assert time.monotonic() < deadline
+        while (longest := longest_draft("brief")) == 0:
+            assert time.monotonic() < deadline
+        assert longest == 1
+        assert [longest_draft("plain") for _ in range(2)] == [0, 0]
 
 
 def test_what_the_prefix_cache_holds_is_estimated_as_the_engine_then_says(

@@ -4,8 +4,6 @@ import json
 import threading
 import time
 import uuid
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +14,7 @@ from evenkeel import cli
 from evenkeel.spans import SPAN_ENGINE_STEPS
 from tests.fixtures.collector_process import wait_for
 from tests.fixtures.otlp_receiver import ReceivedSpan
-from tests.fixtures.served_model import ServedModel, long_answer
+from tests.fixtures.served_model import ServedModel, long_answer, waited_for_a_core_s
 
 PREFIX = "evenkeel.ledger."
 # About 2,000 tokens of the demo model's vocabulary.
@@ -62,6 +60,14 @@ def why(client: httpx.Client, request_id: str) -> dict[str, Any]:
     while (response := client.get(f"/why/{request_id}")).status_code != 200:
         assert time.monotonic() < deadline, response.text
     found: dict[str, Any] = response.json()
+    return found
+
+
+def answered(client: httpx.Client, request_id: str, headers: dict[str, str]) -> httpx.Response:
+    """Return what is said of a request, once the exporter answers: the server waits for it 3 s."""
+    deadline = time.monotonic() + 120
+    while (found := client.get(f"/why/{request_id}", headers=headers)).status_code == 503:
+        assert time.monotonic() < deadline, found.text
     return found
 
 
@@ -226,15 +232,6 @@ def test_a_closed_connection_stops_the_engine_within_one_step(
         assert total(ledger, "decode") == pytest.approx(seen["evenkeel.decode_s"], rel=0.02)
 
 
-def waited_for_a_core_s(pid: int) -> float:
-    """Return how long the threads of a process could run, but had no core."""
-    waited_ns = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            waited_ns += int((thread / "schedstat").read_text().split()[1])
-    return waited_ns / 1e9
-
-
 def test_why_knows_only_recent_requests_and_only_the_tenants_own(
     served_model: ServedModel,
     client: httpx.Client,
@@ -247,15 +244,19 @@ def test_why_knows_only_recent_requests_and_only_the_tenants_own(
     assert total(found["ledger"], "ttft") == pytest.approx(found["ttft_s"], rel=0.02)
     span = served_model.wait_for_request(evenkeel__tenant=tenant)
     assert found["trace_id"] == span.trace_id
-    other = client.get(f"/why/{request_id}", headers={"x-evenkeel-tenant": "somebody"})
+    other = answered(client, request_id, {"x-evenkeel-tenant": "somebody"})
     assert other.status_code == 404
-    unknown = client.get("/why/chatcmpl-nobody")
+    unknown = answered(client, "chatcmpl-nobody", {})
     assert unknown.status_code == 404
     assert len(unknown.text.splitlines()) == 1
     assert cli.main(["why", request_id, "--url", served_model.url]) == 0
     assert f"{request_id}  ok  support" in capsys.readouterr().out
-    assert cli.main(["why", "chatcmpl-nobody", "--url", served_model.url]) == 3
-    assert "does not know request chatcmpl-nobody" in capsys.readouterr().err
+
+    def is_said_to_be_unknown() -> bool:
+        assert cli.main(["why", "chatcmpl-nobody", "--url", served_model.url]) == 3
+        return "does not know request chatcmpl-nobody" in capsys.readouterr().err
+
+    wait_for(is_said_to_be_unknown)
     # Whoever names no tenant sees all; a completion is found by the id in its response.
     assert httpx.get(f"{served_model.url}/why/{request_id}").status_code == 200
     body = {"model": "support", "prompt": "hello", "max_tokens": 2}

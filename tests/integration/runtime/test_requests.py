@@ -18,6 +18,7 @@ from tests.fixtures.served_model import (
     QUEUE_REQUESTS,
     ServedModel,
     long_answer,
+    waited_for_a_core_s,
 )
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
@@ -224,14 +225,18 @@ def test_a_repeated_prompt_shows_the_tokens_that_the_cache_gave(
 def test_an_aborted_stream_is_recorded_with_what_came_before(
     served_model: ServedModel, tenant: str
 ) -> None:
+    before_s = waited_for_a_core_s(served_model.process.pid)
     with long_answer(served_model, tenant):
         pass
     span = served_model.wait_for_request(evenkeel__tenant=tenant)
+    waited_s = waited_for_a_core_s(served_model.process.pid) - before_s
     seen = span.attributes
     assert seen["evenkeel.status"] == "aborted"
     assert span.status_code != 2
     assert 0 < seen["gen_ai.usage.output_tokens"] < LONG_TOKENS * LONG_ANSWERS
-    assert 0 <= seen["evenkeel.wasted_tokens"] < 100
+    # The engine goes on while the server, which has to tell it, waits for a core.
+    per_s = seen["gen_ai.usage.output_tokens"] / seen["evenkeel.decode_s"]
+    assert 0 <= seen["evenkeel.wasted_tokens"] < 100 + waited_s * per_s
     assert seen["evenkeel.ttft_s"] > 0
     assert SPAN_DECODE in served_model.children(span)
 

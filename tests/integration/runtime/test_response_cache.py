@@ -195,12 +195,11 @@ def audit_log(equipped: EquippedServer) -> Path:
 
 
 def test_a_near_miss_is_a_draft_and_never_an_answer(equipped: EquippedServer) -> None:
-    before = equipped.cache()["counts"]["stored"]
     reset = "How can I reset the password of my account?"
     change = "How can I change the password of my account?"
     own = content(equipped.ask(change, "off", "miss"))
     equipped.ask(reset, "draft", "miss")
-    equipped.wait_until_stored(before + 1)
+    wait_for(lambda: CACHE_HEADER in equipped.ask(reset, "draft", "miss").headers)
     answer = equipped.ask(change, "draft", "miss")
     assert content(answer) == own
     assert CACHE_HEADER not in answer.headers
@@ -213,14 +212,15 @@ def test_a_near_miss_is_a_draft_and_never_an_answer(equipped: EquippedServer) ->
 
 
 def test_shadow_compares_and_serves_nothing(equipped: EquippedServer) -> None:
-    before = equipped.cache()["counts"]["stored"]
-    question = "Do you have a shop?"
-    equipped.ask(question, "shadow", "shadow")
-    equipped.wait_until_stored(before + 1)
-    again = equipped.ask(question, "shadow", "shadow")
-    assert CACHE_HEADER not in again.headers
-    seen = equipped.span(again).attributes
-    assert seen["evenkeel.response_cache"] == "shadow"
+    question, seen = "Do you have a shop?", dict[str, Any]()
+
+    def is_compared() -> bool:
+        answer = equipped.ask(question, "shadow", "shadow")
+        assert CACHE_HEADER not in answer.headers
+        seen.update(equipped.span(answer).attributes)
+        return bool(seen["evenkeel.response_cache"] == "shadow")
+
+    wait_for(is_compared)
     assert seen["evenkeel.cache.verdict"] == "same"
     assert seen["gen_ai.usage.output_tokens"] > 0
 
@@ -384,14 +384,19 @@ def test_a_question_about_the_asker_gets_drafts_but_is_never_stored(
     equipped: EquippedServer,
 ) -> None:
     ask_twice(equipped, "How long does a parcel to Austria take?", "asker")
-    for _ in range(2):
+
+    def is_drafted() -> bool:
         answer = equipped.ask("How long does my parcel to Austria take?", "serve", "asker")
         assert CACHE_HEADER not in answer.headers
         seen = equipped.span(answer).attributes
         assert seen["evenkeel.response_cache"] == "bypass"
         assert seen["evenkeel.cache.reason"] == "about_asker"
         assert seen["evenkeel.cache.draft_tokens"] > 0
-        assert sum(seen["evenkeel.drafted.cache"]) > 0
+        return sum(seen.get("evenkeel.drafted.cache", ())) > 0
+
+    for _ in range(2):
+        # Of every few requests one goes without drafts, to compare.
+        wait_for(is_drafted)
 
 
 def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(

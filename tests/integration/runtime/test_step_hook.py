@@ -12,7 +12,7 @@ import zmq
 
 from evenkeel_runtime.engine.recorder import find_missing
 from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
-from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left
+from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left, encode_batch
 from tests.fixtures import random_model
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 from tests.fixtures.step_records import Records, Seen, decode_batch, everything
@@ -36,7 +36,16 @@ def records(
     socket.bind(address)
     monkeypatch.setenv(SOCKET_VARIABLE, address)
     monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "0")
-    yield Records(socket)
+    records = Records(socket)
+
+    def encode(*parts: Any) -> bytes:
+        records.num_sent += 1
+        return encode_batch(*parts)
+
+    monkeypatch.setattr("evenkeel_runtime.engine.sender.encode_batch", encode)
+    # A scheduler that is shut down sends all it has, however busy the machine is.
+    monkeypatch.setattr("evenkeel_runtime.engine.sender._CLOSE_MS", 120_000)
+    yield records
     context.destroy(linger=0)
 
 
@@ -130,7 +139,7 @@ def test_steps_that_repeat_the_one_before_are_told_as_exactly_as_steps_alone(
                 box.scheduler.finish_requests("30-deadbeef", RequestStatus.FINISHED_ABORTED)
             box.step()
         box.scheduler.shutdown()
-        messages = [records.socket.recv() for _ in iter(lambda: records.socket.poll(200), 0)]
+        messages = records.receive()
         return everything(list(map(decode_batch, messages))), sum(map(len, messages))
 
     def without_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

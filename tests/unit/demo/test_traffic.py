@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,7 @@ from evenkeel_demo.traffic import (
     Traffic,
     crowd_size,
 )
+from tests.fixtures.manual_clock import ManualClock
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
 
@@ -67,8 +69,12 @@ def test_who_waits_for_an_answer_asks_nothing_else() -> None:
     assert num_waiting == CHATS_AT_ONCE
 
 
-async def _asked_in_3_s(wait_s: float, num_questions: int = 20) -> int:
-    """How many chats come that want to come a hundred times a second, after a warm-up."""
+async def _asked_in_3_s(answer_s: float, num_questions: int = 20) -> int:
+    """How many chats come that want to come a hundred times a second, after a warm-up.
+
+    An answer of the warm-up takes `answer_s`, whatever the machine does meanwhile.
+    """
+    clock = ManualClock()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -76,7 +82,7 @@ async def _asked_in_3_s(wait_s: float, num_questions: int = 20) -> int:
             length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
             assert length is not None
             await reader.readexactly(int(length[1]))
-            await asyncio.sleep(wait_s)
+            clock.now_s += answer_s
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
         writer.close()
 
@@ -84,8 +90,9 @@ async def _asked_in_3_s(wait_s: float, num_questions: int = 20) -> int:
         port = server.sockets[0].getsockname()[1]
         question = GoldenQuestion([{"role": "user", "content": "Where is my order?"}], "orders")
         traffic = Traffic(f"http://127.0.0.1:{port}", None, "Be brief.", [question] * num_questions)
-        await traffic.warm_up()
-        wait_s = 0.0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("evenkeel_demo.traffic.time", SimpleNamespace(monotonic=clock))
+            await traffic.warm_up()
         rates = (DemoPhase.HEALTHY, Rates(per_s=100))
         running = asyncio.create_task(traffic.run(lambda: rates))
         await asyncio.sleep(3)
@@ -97,7 +104,7 @@ async def _asked_in_3_s(wait_s: float, num_questions: int = 20) -> int:
 
 def test_a_slow_engine_is_asked_half_of_what_it_can_answer() -> None:
     """Eight at once take two seconds, so two a second may come; a fast one gets what is wanted."""
-    num_slow, num_fast = (asyncio.run(_asked_in_3_s(wait_s)) for wait_s in (2.0, 0.0))
+    num_slow, num_fast = (asyncio.run(_asked_in_3_s(answer_s)) for answer_s in (2.0 / 8, 0.0))
     assert 0 < num_slow < min(20, num_fast)
 
 

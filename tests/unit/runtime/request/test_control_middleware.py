@@ -469,7 +469,9 @@ async def test_a_read_that_outlives_the_request_joins_no_queue(tmp_path: Path) -
 
     async def leave_reads_behind(scope: Any, receive: Any, send: Any) -> None:
         reads.append(asyncio.create_task(receive()))
-        await asyncio.sleep(0.01)
+        # Without a timer: its class may wait for 0.05 s only.
+        while not service.control.gate.count_waiting():
+            await asyncio.sleep(0)
         reads.append(asyncio.create_task(receive()))
 
     service = make_service(tmp_path)
