@@ -111,7 +111,7 @@ def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.Co
     # The interpreter below the virtual environment, which knows nothing of what is installed here.
     python = str(Path(sys.base_prefix) / "bin" / "python3")
     return subprocess.run(
-        [python, *words], env=environment, cwd=folder, capture_output=True, text=True, timeout=300
+        [python, *words], env=environment, cwd=folder, capture_output=True, text=True, timeout=1500
     )
 
 

@@ -48,7 +48,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         "--duration", "30m", "--incident", "long-prompts", "--json",
         "--until", datetime.fromtimestamp(until_s, tz=UTC).isoformat(),
     )  # fmt: skip
-    out, err = simulation.communicate(timeout=300)
+    out, err = simulation.communicate(timeout=900)
     assert simulation.returncode == 0, err
     send_evaluation(addresses["http_url"], until_s * 10**9)
     wait_until_stored(addresses["query_url"])
@@ -91,11 +91,11 @@ def read_addresses(collector: subprocess.Popen[str]) -> dict[str, str]:
 def wait_until_firing(query_url: str) -> None:
     store = Store(query_url)
     everything = {"from_ms": 0, "to_ms": 4_000_000_000_000}
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         if any(alert["state"] == "firing" for alert in store.rows(query("alerts"), everything)):
             break
         time.sleep(0.3)
     else:
-        raise AssertionError("the simulated incident fired no alert within 240 s")
+        raise AssertionError("the simulated incident fired no alert within 600 s")
     store.close()

@@ -122,7 +122,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     simulation = evenkeel(
         "simulate", "--endpoint", addresses["http_url"], "--requests", "300", "--duration", "30m"
     )
-    _, error = simulation.communicate(timeout=300)
+    _, error = simulation.communicate(timeout=900)
     assert simulation.returncode == 0, error
     wait_until_stored(addresses["query_url"], 300)
     stop(filling)
@@ -204,7 +204,7 @@ def test_signing_in_survives_a_reload_until_signing_out(guarded: Guarded, browse
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("token")).to_be_visible()
     # It asks by itself, at its next refresh.
-    expect(second.get_by_label("token", exact=True)).to_be_visible(timeout=30_000)
+    expect(second.get_by_label("token", exact=True)).to_be_visible()
     expect(second.get_by_text("data as of")).to_have_count(0)
     page.reload()
     expect(page.get_by_label("token")).to_be_visible()

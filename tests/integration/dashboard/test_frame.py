@@ -9,7 +9,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect
 
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from evenkeel_dashboard.pages import PAGES
-from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, settled
+from tests.fixtures.dashboard_process import (
+    Platform,
+    assert_no_exception,
+    opened,
+    place_of,
+    settled,
+)
 
 
 @pytest.fixture
@@ -101,15 +107,17 @@ def test_a_range_that_is_none_says_so(platform: Platform, browser: Browser) -> N
 def test_times_are_in_the_zone_of_the_address(platform: Platform, berlin: Page) -> None:
     shown(berlin, platform.page("", tz="local"))
     expect(berlin.get_by_text(re.compile(r"data as of \d\d:\d\d:\d\d CES?T")).first).to_be_visible()
-    expect(berlin.get_by_role("columnheader", name="arrived (CET)").first).to_be_visible()
-    expect(berlin.locator(".st-key-chart-ttft .ek-zone")).to_have_text("CET")
+    arrived = berlin.get_by_role("columnheader", name=re.compile(r"arrived \(CES?T\)"))
+    expect(arrived.first).to_be_visible()
+    expect(berlin.locator(".st-key-chart-ttft .ek-zone")).to_have_text(re.compile("^CES?T$"))
     berlin.locator(".st-key-chart-ttft .ek-plot").hover()
-    expect(berlin.locator(".st-key-chart-ttft").get_by_role("status")).to_contain_text("CET")
+    said = berlin.locator(".st-key-chart-ttft").get_by_role("status")
+    expect(said).to_contain_text(re.compile("CES?T"))
     # A link and the menu keep it.
     berlin.locator(".st-key-card-slowest a").first.click()
     berlin.wait_for_url(re.compile("request.*tz=local"))
     berlin.get_by_role("link", name="Alerts").first.click()
-    expect(berlin.get_by_text(re.compile(r"data as of \d\d:\d\d:\d\d CET")).first).to_be_visible()
+    expect(berlin.get_by_text(re.compile(r"data as of \d\d:\d\d:\d\d CES?T")).first).to_be_visible()
     shown(berlin, platform.page("explore", tz="Asia/Kolkata"))
     expect(berlin.get_by_text(re.compile(r"\d IST")).first).to_be_visible()
     assert_no_exception(berlin)
@@ -258,9 +266,10 @@ def test_a_tile_has_room_for_three_long_values(
 
 def test_a_refresh_does_not_fade_the_page(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page(""))
+    # By the clock of the fade: the page's own may be kept waiting for seconds.
     lasted = page.locator("[data-testid=stElementContainer]:has(.ek-verdict)").evaluate(
-        "async (box) => { box.dataset.stale = 'true'; box.style.opacity = 0.33;"
-        " await new Promise((done) => setTimeout(done, 2500));"
+        "(box) => { box.dataset.stale = 'true'; box.style.opacity = 0.33;"
+        " const [fade] = box.getAnimations(); fade.pause(); fade.currentTime = 2500;"
         " return getComputedStyle(box).opacity }"
     )
     assert lasted == "1"
@@ -271,13 +280,20 @@ def test_back_returns_to_where_one_was(platform: Platform, browser: Browser) -> 
     page = opened(browser, platform.page())
     expect(page.locator(".st-key-card-slowest tbody a").first).to_be_visible()
     link = page.locator(".st-key-card-slowest tbody a").nth(8)
-    link.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)
+    place_of(link)
     scrolled = page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop")
     assert scrolled > 300
     link.click()
     expect(page.get_by_text("Other requests in flight")).to_be_visible()
+    # A busy machine may take long to draw the page again, which is too short until then.
+    short = page.add_style_tag(content="[data-testid=stMainBlockContainer] { display: none }")
     page.go_back()
+    page.evaluate(
+        "() => { const now = performance.now.bind(performance);"
+        " performance.now = () => now() + 10_000 }"
+    )
+    page.wait_for_timeout(500)
+    short.evaluate("style => style.remove()")
     page.wait_for_function(
         f"Math.abs(document.querySelector('[data-testid=stMain]').scrollTop - {scrolled}) < 30"
     )

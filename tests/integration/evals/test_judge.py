@@ -70,12 +70,15 @@ def test_a_run_killed_between_answers_and_checks_goes_on_to_the_same_verdict(
         judge.write_text(f'url = "{setup.url}"\n')
         flags = ("--judge", str(judge), "--gate", "accuracy>=-5%")
         for wanted in (1, 20):
+            # However long this process is kept waiting, the run is not over before it is killed.
+            setup.hold_at(wanted + 10, "against one criterion")
             process = setup.start(*flags)
             while process.poll() is None and sum(rubrics_of(setup).values()) < wanted:
                 time.sleep(0.005)
             assert process.poll() is None, process.communicate()
             process.kill()
             process.communicate()
+        setup.let_go()
         last = setup.start(*flags)
         out, err = last.communicate(timeout=300)
         asked = rubrics_of(setup)

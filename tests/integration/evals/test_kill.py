@@ -28,15 +28,18 @@ def test_killed_runs_go_on_without_repeating_a_call(setup: EvalSetup) -> None:
     generator = random.Random(6)
     num_kills = 0
     for _ in range(4):
-        process = setup.start()
-        # Kill at a moment of the work, wherever the machine's speed puts it.
+        # Kill at a moment of the work, wherever the machine's speed puts it. It must not be over
+        # before, however long this process is kept waiting.
         wanted = sum(setup.answered().values()) + generator.randint(3, 25)
+        setup.hold_at(wanted + 10, "|say ")
+        process = setup.start()
         while process.poll() is None and sum(setup.answered().values()) < wanted:
             time.sleep(0.005)
         assert process.poll() is None, process.communicate()
         process.kill()
         process.communicate()
         num_kills += 1
+    setup.let_go()
     last = setup.start()
     out, err = last.communicate(timeout=300)
     assert last.returncode == 1, err

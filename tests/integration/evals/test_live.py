@@ -129,7 +129,7 @@ def test_a_judge_that_goes_away_is_waited_for(collector: CollectorProcess, tmp_p
             [
                 *(sys.executable, "-m", "evenkeel", "eval", "live", str(tmp_path / "gone.toml")),
                 *("--state", str(tmp_path / "gone"), "--store-url", collector.query_url, "--json"),
-                *("--otlp-endpoint", "none", "--since", "30m", "--for", "90s"),
+                *("--otlp-endpoint", "none", "--since", "30m", "--for", "30m"),
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,

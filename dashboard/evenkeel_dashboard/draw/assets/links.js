@@ -69,14 +69,19 @@ function restore({ state }) {
   const wanted = +(sessionStorage.getItem(place()) ?? 0), path = location.pathname;
   restoring = 0;
   if (!wanted) return;
-  const mine = restoring = ++numRestored, until = performance.now() + 8000;
+  const mine = restoring = ++numRestored;
+  let until = performance.now() + 60000;
   const stop = () => { if (restoring === mine) restoring = 0; };
   for (const name of ["wheel", "touchstart", "pointerdown", "keydown"])
     addEventListener(name, stop, { once: true, passive: true });
   const step = () => {
     const view = main();
     if (restoring !== mine || location.pathname !== path || performance.now() > until) return stop();
-    if (view && view.scrollHeight - view.clientHeight >= wanted) view.scrollTop = wanted;
+    if (view && view.scrollHeight - view.clientHeight >= wanted) {
+      view.scrollTop = wanted;
+      // What is drawn after that may still move it.
+      until = Math.min(until, performance.now() + 8000);
+    }
     setTimeout(step, 120);
   };
   step();

@@ -21,8 +21,14 @@ def gate() -> threading.Event:
 def test_readings_that_were_not_begun_are_dropped_when_the_page_is_left(
     gate: threading.Event,
 ) -> None:
-    pool, ran = ReadingPool(at_once=1, at_most=9), []
-    first = pool.begin("a", always, lambda: gate.wait(120))
+    pool, ran, has_begun = ReadingPool(at_once=1, at_most=9), [], threading.Event()
+
+    def read_first() -> bool:
+        has_begun.set()
+        return gate.wait(120)
+
+    first = pool.begin("a", always, read_first)
+    assert has_begun.wait(120)
     left = [pool.begin("a", always, lambda: ran.append("a")) for _ in range(3)]
     other = pool.begin("b", always, lambda: ran.append("b"))
     assert pool.leave("a") == 3

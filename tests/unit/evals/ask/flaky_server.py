@@ -38,7 +38,7 @@ class FlakyServer:
 
     Args:
         delay_s: Delay before each answer, in seconds.
-        on_answer: Called with the number of answers after each one.
+        on_answer: Called with the number of answers at each one, one after the other.
     """
 
     def __init__(
@@ -96,8 +96,7 @@ class FlakyServer:
     def record(self, question: str) -> None:
         with self._lock:
             self.answered[question] += 1
-            number = sum(self.answered.values())
-        self.on_answer(number)
+            self.on_answer(sum(self.answered.values()))
 
 
 class _Listening(ThreadingHTTPServer):
@@ -149,8 +148,9 @@ class _Handler(QuietHandler):
         else:
             flaky.prepare()
             turns = {turn["role"]: turn["content"] for turn in body["messages"]}
-            self._send(200, spoken(flaky.speak(turns.get("system", ""), turns["user"])))
+            # First, so that who has the answer finds it counted.
             flaky.record(f"{turns.get('system', '')}|{turns['user']}")
+            self._send(200, spoken(flaky.speak(turns.get("system", ""), turns["user"])))
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)

@@ -52,14 +52,19 @@ async def test_a_server_that_comes_back_is_waited_for_and_the_wait_is_in_no_late
     server: FlakyServer,
 ) -> None:
     said: list[str] = []
-    async with PatientClient(1, 120.0, None, 30.0, said.append) as client:
+
+    def tell(line: str) -> None:
+        if not said:
+            # Not before it was missed, however busy the machine is.
+            asyncio.get_running_loop().call_later(1.0, server.come_back)
+        said.append(line)
+
+    async with PatientClient(1, 120.0, None, 30.0, tell) as client:
         assert (await client.ask(call(server))).num_retries == 0
         await asyncio.to_thread(server.go_away)
         start = time.monotonic()
-        back = asyncio.get_running_loop().call_later(1.0, server.come_back)
         reply = await client.ask(call(server))
         waited_s = time.monotonic() - start
-        back.cancel()
     assert (reply.text, reply.error) == ("hello", None)
     assert reply.num_retries >= 1
     assert waited_s > 0.9
@@ -107,11 +112,14 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
     async with PatientClient(2, 120.0, None, 30.0, said.append) as client:
         slow = asyncio.create_task(client.ask(call(server)))
         await asyncio.to_thread(wait_for, lambda: server.num_requests == 1)
-        server.refusals = [(503, {"Retry-After": "1"})]
+        # Until the slow one is answered, however long its thread is kept waiting.
+        server.refusals = [(503, {"Retry-After": "1"})] * 99
         refused = asyncio.create_task(client.ask(call(server)))
         assert (await slow).text == "hello"
         assert [line for line in said if "again after" in line] == []
-        assert (await refused).num_retries == 1
+        await asyncio.to_thread(wait_for, lambda: bool(said))
+        server.refusals.clear()
+        assert (await refused).num_retries >= 1
     assert "is answering again after" in said[-1]
 
 
@@ -290,12 +298,12 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        give_up = time.monotonic() + 120.0
+        give_up = time.monotonic() + 600.0
         while sum(server.answered.values()) < 5:
             assert time.monotonic() < give_up and process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120.0)
+        out, err = process.communicate(timeout=600.0)
     finally:
         process.kill()
         process.communicate()

@@ -152,6 +152,7 @@ def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
 
     def leave(_: int) -> None:
         if rubrics(server).total() == 10:
+            server.hold()
             threading.Thread(target=server.go_away).start()
 
     server.delay_s, server.on_answer = 0.01, leave

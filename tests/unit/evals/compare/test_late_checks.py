@@ -100,14 +100,14 @@ def test_a_check_that_forks_does_not_answer_for_the_next_one(item: Item, tmp_pat
 def test_a_process_that_a_check_leaves_behind_holds_nothing_up(item: Item, tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text(
         "import os, time\ndef leaves(output, context):\n"
-        "    if os.fork() == 0:\n        os.setsid()\n        time.sleep(8)\n"
+        "    if os.fork() == 0:\n        os.setsid()\n        time.sleep(30)\n"
         "        os._exit(0)\n    time.sleep(60)\n"
     )
     started_s = time.monotonic()
     with PythonChecks(tmp_path, timeout_s=1.0) as checks:
         score = checks.run(LateCheck("python", "c.py:leaves"), item, "x", Context())
     assert score.label is Label.UNSCORED
-    assert time.monotonic() - started_s < 7
+    assert time.monotonic() - started_s < 25
 
 
 def test_a_check_and_its_programs_do_not_read_the_next_answers(item: Item, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_check_and_its_programs_do_not_read_the_next_answers(item: Item, tmp_p
         "    if output == 'ask':\n        input()\n    return True\n"
     )
     check = LateCheck("python", "c.py:check")
-    with PythonChecks(tmp_path, timeout_s=20.0) as checks:
+    with PythonChecks(tmp_path, timeout_s=60.0) as checks:
         texts = ["leave", "plain", "plain", "wait", "ask", "plain"]
         scores = [checks.run(check, item, text, Context()) for text in texts]
     labels = [score.label for score in scores]
