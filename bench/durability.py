@@ -33,6 +33,7 @@ from tests.fixtures.clickhouse_server import clickhouse_server
 from tests.fixtures.collector_process import (
     CollectorProcess,
     running_collector,
+    running_unread_collector,
     start_collector,
 )
 from tests.fixtures.log_payload import logs_request
@@ -279,13 +280,12 @@ def tear(folder: Path, num_restarts: int, rng: random.Random) -> dict[str, int]:
     """
     config = leave_store_alone(folder / "whole")
     data_dir = folder / "whole"
-    collector = start_collector(data_dir)
     names = [f"torn-{number}" for number in range(5)]
-    with httpx.Client(timeout=30) as client:
+    with running_unread_collector(data_dir) as collector, httpx.Client(timeout=30) as client:
         for name in names:
             body = trace_request(SPANS_A_REQUEST, REQUEST, service=name).SerializeToString()
             client.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
-    collector.kill()
+        collector.kill()
     config.write_text("", encoding="utf-8")
     (path,) = (data_dir / "log").glob(f"*{OPEN_SUFFIX}")
     data = path.read_bytes()

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import random
+import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -229,6 +230,8 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
                 and holds(tmp_path / "log", b"logs-1")
             )
         )
+        # It would put another file in the place of one that is half spoilt.
+        collector.process.send_signal(signal.SIGSTOP)
         for text in (b"name-0", b"logs-0"):
             (path,) = (
                 each
@@ -238,6 +241,7 @@ def test_a_segment_that_is_damaged_while_it_waits_costs_one_record(tmp_path: Pat
             with path.open("r+b") as file:
                 file.seek(file.read().index(text))
                 file.write(text[:4].upper())
+        collector.process.send_signal(signal.SIGCONT)
         wait_for(lambda: "log segment damaged" in collector.stderr())
     finally:
         collector.kill()

@@ -107,7 +107,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         + token_entry("slow-token", "ingest", "slow")
         + token_entry("fleet-token", "ingest")
         + token_entry("reader-token", "query")
-        + "[limits.slow]\nrequests_per_s = 0.1\nrequest_bytes = 1000\n"
+        + "[limits.slow]\nrequests_per_s = 0.001\nrequest_bytes = 1000\n"
     )
     flags = [
         "--access", str(access), "--tls-certificate", str(certificate), "--tls-key", str(key),

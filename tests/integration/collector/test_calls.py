@@ -151,6 +151,7 @@ def test_what_is_held_when_the_collector_stops_is_counted_then(tmp_path: Path) -
     with running_collector(tmp_path, hold) as collector:
         send(collector, "last", replace(CLIENT, id="other"))
         send(collector, "both", CLIENT)
+        wait_for(lambda: collector.rows("SELECT count() FROM held_requests") == [(2,)])
     with running_collector(tmp_path, hold) as again:
         assert requests_of(again, ["last", "both"]) == [("both", "gen_ai"), ("last", "gen_ai")]
         send(again, "both", POST, GATEWAY, SERVER)

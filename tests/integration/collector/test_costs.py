@@ -431,9 +431,9 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
         refused = "SELECT refused_numbers FROM requests WHERE notEmpty(refused_numbers)"
         assert collector.rows(refused) == [({"given_cost": "out_of_range"},)]
 
-        path.write_text(PRICES.format(input=-2))
+        _replace(path, PRICES.format(input=-2))
         wait_for(lambda: _rejected(collector) == 1)
-        path.write_text(PRICES.format(input=3))
+        _replace(path, PRICES.format(input=3))
         wait_for(lambda: collector.rows("SELECT max(number) FROM prices") == [(2,)])
         send(collector, "ours")
         wait_for(lambda: collector.rows(COSTS)[0] == ("gpt-a", 5.0, 2))
@@ -447,6 +447,13 @@ def test_a_running_collector_follows_its_price_file(tmp_path: Path) -> None:
         assert sum(float(row["BilledCost"]) for row in rows) == pytest.approx(22.25)
         (acme,) = (row for row in rows if row["SubAccountId"] == "acme")
         assert (acme["BilledCost"], acme["BillingCurrency"]) == ("5.0", "USD")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that no reader sees a part of it."""
+    draft = path.with_name("draft")
+    draft.write_text(text)
+    draft.rename(path)
 
 
 def _rejected(collector: CollectorProcess) -> float:

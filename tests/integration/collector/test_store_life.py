@@ -14,6 +14,7 @@ from tests.fixtures.collector_process import (
     collector_environment,
     copy_new_store,
     running_collector,
+    running_unread_collector,
     wait_for,
 )
 from tests.fixtures.otlp_payload import trace_request
@@ -233,7 +234,7 @@ def test_an_export_has_what_was_only_in_the_log_and_a_retry_is_still_known(
     body = trace_request(
         3, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}, start_ns=time.time_ns()
     ).SerializeToString()
-    with running_collector(data) as collector:
+    with running_unread_collector(data) as collector:
         url = f"{collector.http_url}/v1/traces"
         assert httpx.post(url, content=body, headers=PROTOBUF).status_code == 200
         collector.kill()

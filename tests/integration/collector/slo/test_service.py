@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,9 @@ async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
     running = CollectorContext(good.connect, tmp_path, good.slo_file, None, registry)
     service = slo_service.start(running, QUICK)
     try:
-        (tmp_path / "slos.yaml").write_text("kind: nonsense\n")
+        # No reader sees a part of it, which would be another version.
+        (tmp_path / "draft").write_text("kind: nonsense\n")
+        (tmp_path / "draft").rename(tmp_path / "slos.yaml")
         await _until(lambda: _value(registry, "evenkeel_slo_file_rejections_total") == 1.0)
         before = _value(registry, "evenkeel_slo_evaluation_seconds_count")
         await _until(lambda: _value(registry, "evenkeel_slo_evaluation_seconds_count") > before + 1)
@@ -185,7 +187,6 @@ async def test_without_a_file_the_default_rules_are_in_force(
     if not is_usable:
         (tmp_path / FILE_NAME).write_text("not a database" * 100)
     row = {
-        "time": datetime.now(UTC),
         "name": "evenkeel_runtime_stalled_requests",
         "kind": "gauge",
         "service": "vllm",
@@ -199,7 +200,10 @@ async def test_without_a_file_the_default_rules_are_in_force(
         has_own_store=True,
     )  # fmt: skip
     client = storage.connect()
-    client.insert("engine_state", [list(row.values())], column_names=list(row))
+    # The rule looks back 30 s, and the first evaluation may come late.
+    now = datetime.now(UTC)
+    rows = [[now + timedelta(seconds=after_s), *row.values()] for after_s in range(120)]
+    client.insert("engine_state", rows, column_names=["time", *row])
     client.close()
     service = slo_service.start(there, QUICK)
     try:

@@ -74,7 +74,7 @@ def test_a_full_log_is_said(tmp_path: Path) -> None:
     log = WriteAheadLog(tmp_path, "node", LogLimits(max_log_bytes=100))
     readiness = Readiness(log, MemoryBudget(100))
     assert readiness.why_not() is None
-    log.append(b"x" * 70, 1).result(10)
+    log.append(b"x" * 70, 1).result(120)
     assert readiness.why_not() == "the log is full: the store cannot keep up"
     log.close()
 

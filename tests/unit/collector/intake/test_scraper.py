@@ -42,7 +42,7 @@ async def test_an_odd_page_is_a_failed_scrape_and_the_next_one_is_read(page: str
     answers = httpx.MockTransport(lambda request: httpx.Response(200, text=next(pages, "x 1\n")))
     scraper = Scraper(read_targets(["http://engine"], "vllm"), 0.01, intake, answers)
     try:
-        await asyncio.wait_for(is_read_again.wait(), 10)
+        await asyncio.wait_for(is_read_again.wait(), 120)
     finally:
         await scraper.close()
     assert taken[:2] == [{"up": 0.0}, {"x": 1.0, "up": 1.0}]

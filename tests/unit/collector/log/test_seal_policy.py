@@ -75,6 +75,6 @@ def test_a_record_that_no_empty_log_could_hold_is_refused_for_good(
         with pytest.raises(NeverFitsError, match="101 bytes of it, more than 100"):
             limits.check(55)
         limits.check(54)
-        log.append(b"x" * 54, 1, digest).result(timeout=10)
+        log.append(b"x" * 54, 1, digest).result(timeout=120)
     finally:
         log.close()
