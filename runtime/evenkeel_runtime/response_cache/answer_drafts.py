@@ -45,8 +45,7 @@ async def draft_answers(
     if question.policy.mode not in (HitMode.SERVE, HitMode.DRAFT):
         return []
     if nearest is None:
-        has_any = cache.index.has_scope(question.scope)
-        nearest = cache.search(question, cache.sketch(question)) if has_any else []
+        nearest = cache.search(question)
     found = await cache.find_drafts(nearest)
     if not found:
         return []

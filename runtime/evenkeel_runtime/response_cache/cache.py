@@ -37,6 +37,7 @@ from evenkeel_runtime.response_cache.neighbours import (
     Nearness,
     Neighbour,
     Neighbours,
+    Sketch,
     list_candidates,
 )
 from evenkeel_runtime.response_cache.question import Question
@@ -134,15 +135,17 @@ class ResponseCache:
 
     def sketch(self, question: Question) -> Vector | None:
         """Return a question's static vector; None if it is too long, or not to be compared."""
-        if self._encoder is None or not question.is_comparable:
-            return None
-        return self._encoder.sketch(question.text)
+        encoder = self._encoder if question.is_comparable else None
+        return None if encoder is None else encoder.sketch(question.text)
 
-    def search(self, question: Question, sketch: Vector | None) -> list[Neighbour]:
-        """Return the cached questions nearest to one by its static vector, nearest first."""
-        if sketch is None:
+    def search(self, question: Question, sketch: Sketch | None = None) -> list[Neighbour]:
+        """Return the cached questions that are nearest by static vectors, nearest first."""
+        if not self.index.has_scope(question.scope):
             return []
-        found = self.index.search(question.scope, sketch)
+        vector = self.sketch(question) if sketch is None else sketch()
+        if vector is None:
+            return []
+        found = self.index.search(question.scope, vector)
         return [n for n in found if n.entry_id != question.id]
 
     async def find_exact(self, question: Question) -> CacheEntry | None:
@@ -285,17 +288,15 @@ class ResponseCache:
         question: Question,
         entry: CacheEntry,
         vector: Vector | None = None,
-        sketch: Vector | None = None,
+        sketch: Sketch | None = None,
     ) -> bool:
-        """Store an answer with its question's vectors, if known; return whether it was stored."""
-        if entry.finish_reason != "stop":
-            sketch = None
-        elif sketch is None:
-            sketch = self.sketch(question)
+        """Store an answer, with its question's embedding if any; return whether it was stored."""
+        sketch = sketch or (lambda: self.sketch(question))
+        static = sketch() if entry.finish_reason == "stop" else None
         entry = replace(
             entry,
             expires_at_s=self._clock() + question.ttl_s,
-            is_comparable=sketch is not None,
+            is_comparable=static is not None,
             vector=b"" if vector is None else vector.astype(np.float16).tobytes(),
         )
         data = encode_entry(entry)
@@ -317,8 +318,8 @@ class ResponseCache:
         if entry.id in evicted:
             self.counts.not_kept["too_large"] += 1
             return False
-        if sketch is not None:
-            self._add_to_index(entry, sketch)
+        if static is not None:
+            self._add_to_index(entry, static)
         self.counts.stored += 1
         return True
 

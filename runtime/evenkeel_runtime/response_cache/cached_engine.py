@@ -7,11 +7,11 @@ and the model serves the request.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from evenkeel_runtime.request.trace import EngineRun, charge_to
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.answer_drafts import draft_answers, record_verified
 from evenkeel_runtime.response_cache.cache import ResponseCache
-from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.lookup import (
     Details,
@@ -36,7 +35,7 @@ from evenkeel_runtime.response_cache.lookup import (
     verdict_word,
 )
 from evenkeel_runtime.response_cache.near_hit_rule import may_serve
-from evenkeel_runtime.response_cache.neighbours import Neighbour
+from evenkeel_runtime.response_cache.neighbours import Neighbour, Sketch
 from evenkeel_runtime.response_cache.policy_reload import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
@@ -169,13 +168,17 @@ class CachedEngine:
         looking: asyncio.Task[Lookup] | None = None
         found, gathered = Lookup(), Gathered(num_deletions=self.cache.deletions.count)
         drafted: list[CacheEntry] = []
+        sketch = functools.cache(functools.partial(self.cache.sketch, question))
+        only_exact = False
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
-            looking = asyncio.get_running_loop().create_task(self._look_up(question))
+            looking = asyncio.get_running_loop().create_task(self._look_up(question, sketch))
         else:
             with charge_to(call.run, Cause.HOST_CACHE):
-                only_exact = question.policy.mode is HitMode.DRAFT
-                found = await self._look_up(question, only_exact)
+                # While no near hit is served, an embedding only adds evidence: nobody waits for it.
+                is_draft = question.policy.mode is HitMode.DRAFT
+                only_exact = is_draft or not self.cache.control(question.policy).served
+                found = await self._look_up(question, sketch, only_exact)
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
                 if hit is None:
@@ -201,16 +204,14 @@ class CachedEngine:
             gathered.finish_reason = None
         if record_verified(call.run, self.cache.counts, drafted, gathered):
             call.run.response_cache = "verified"
-        if question.policy.mode is HitMode.DRAFT:
-            # Only the evidence needs the embedding.
-            again = self._look_up(question, sketch=found.sketch)
-            looking = asyncio.get_running_loop().create_task(again)
+        if only_exact and question.policy.mode is not HitMode.OFF:
+            looking = asyncio.get_running_loop().create_task(self._look_up(question, sketch))
         if looking is None:
             self._record_outcome(call.run, question, found)
         # The response finishes meanwhile; the request's record waits for the result.
         learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
         call.run.learning = learning
-        self._in_background(self._keep(question, gathered, generation_s, learning))
+        self._in_background(self._keep(question, sketch, gathered, generation_s, learning))
 
     async def _learn(
         self,
@@ -225,6 +226,9 @@ class CachedEngine:
         else:
             found = await looking
             run.cache.update(describe_lookup(question, found))
+            if found.near is not None:
+                control = self.cache.control(question.policy)
+                run.cache.update(describe_control(control, found.near.hit_class))
             self._record_outcome(run, question, found)
         compared: Details = await self._guard(self._compare(question, found, gathered), {})
         run.cache |= compared
@@ -237,9 +241,9 @@ class CachedEngine:
         self.cache.counts.outcomes[run.response_cache] += 1
 
     async def _look_up(
-        self, question: Question, only_exact: bool = False, sketch: Vector | None = None
+        self, question: Question, sketch: Sketch, only_exact: bool = False
     ) -> Lookup:
-        return await self._guard(look_up(self.cache, question, only_exact, sketch), Lookup())
+        return await self._guard(look_up(self.cache, question, sketch, only_exact), Lookup())
 
     async def _choose(self, call: EngineCall, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any."""
@@ -254,7 +258,7 @@ class CachedEngine:
         if near is None or not vllm_outputs.fits(call.params, near.entry):
             return None
         call.run.cache.update(describe_control(control, near.hit_class))
-        queue_replay = partial(self.replays.add, call, question, near)
+        queue_replay = functools.partial(self.replays.add, call, question, near)
         if may_serve(question.policy, control, near, self._random, queue_replay):
             return self._serve(call, "semantic", near.entry)
         return None
@@ -304,6 +308,7 @@ class CachedEngine:
     async def _keep(
         self,
         question: Question,
+        sketch: Sketch,
         gathered: Gathered,
         generation_s: float,
         learning: asyncio.Task[Lookup | None],
@@ -320,8 +325,8 @@ class CachedEngine:
             counts.not_kept["personal_data"] += 1
         else:
             entry = make_entry(question, gathered, generation_s)
-            found = found or Lookup()
-            await self.cache.keep(question, entry, found.vector, found.sketch)
+            vector = None if found is None else found.vector
+            await self.cache.keep(question, entry, vector, sketch)
 
     async def _bypass(self, call: EngineCall, question: Question | None) -> Outputs:
         drafted: list[CacheEntry] = []

@@ -202,13 +202,13 @@ async def calibrate(
             continue
         asked += 1
         vector = encoder.encode(text)
-        candidates = list_candidates(cache.search(question, sketch))
+        candidates = list_candidates(cache.search(question))
         hit = await cache.find_nearest(question, vector, candidates)
         if hit is not None:
             near, own = hit.hit_class, answers[text]
             is_wrong = not are_interchangeable(hit.entry.text, own, encoder.encode)
             pairs.append(LabelledPair(near.kind, near.similarity, near.lead, is_wrong))
-        await cache.keep(question, _make_entry(question, answers[text]), vector, sketch)
+        await cache.keep(question, _make_entry(question, answers[text]), vector)
     await cache.close()
     labels = Labels(Collected(embedder, model=model), tuple(pairs))
     return Calibration(labels, asked, bypassed)

@@ -16,6 +16,7 @@ from evenkeel_runtime.response_cache.question import (
     subject_tag,
     tenant_tag,
 )
+from evenkeel_runtime.text.guards import forget_texts
 
 FlushKind = Literal["route", "prompt", "knowledge", "all"]
 
@@ -71,17 +72,20 @@ class Deletions:
             name: A route; a prompt or a source as `name` or `name@version`; unused for `all`.
         """
         if kind == "all":
-            self.count += 1
-            self._near_misses.delete(None)
+            self._begin(None)
             return await self._delete(await self._backend.find_all(), "flushed", kind, "")
         tag = route_tag(name) if kind == "route" else source_tag(kind, name)
         return await self._delete_tagged(tag, "flushed", kind, name)
 
     async def _delete_tagged(self, tag: str, event: str, kind: str, name: str) -> int:
+        self._begin(tag)
+        return await self._delete(await self._backend.find_tagged(tag), event, kind, name)
+
+    def _begin(self, tag: str | None) -> None:
         # Before the search: what is stored from here on began before the deletion.
         self.count += 1
         self._near_misses.delete(tag)
-        return await self._delete(await self._backend.find_tagged(tag), event, kind, name)
+        forget_texts()
 
     async def _delete(self, ids: Sequence[str], event: str, kind: str, name: str) -> int:
         num_deleted = await self._backend.delete(ids)

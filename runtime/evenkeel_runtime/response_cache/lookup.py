@@ -14,7 +14,7 @@ from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.hit_class import HitClass, NearHit
 from evenkeel_runtime.response_cache.near_hit_rule import find_status
-from evenkeel_runtime.response_cache.neighbours import Neighbour
+from evenkeel_runtime.response_cache.neighbours import Neighbour, Sketch
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.serve_control import ServeControl
 from evenkeel_runtime.response_cache.settings_file import HitMode
@@ -31,7 +31,6 @@ class Lookup:
         nearest: The nearest questions by static vectors; None if not looked up, because there is an
             exact answer.
         near: The best answer to a question in other words, likewise.
-        sketch: The question's static vector, if looked up and comparable.
         vector: The question's embedding, if computed.
         seconds: Lookup time, embedding included.
         embedding_s: Time to compare meanings, if there was anything to compare with.
@@ -41,7 +40,6 @@ class Lookup:
     exact: CacheEntry | None = None
     nearest: Sequence[Neighbour] | None = None
     near: NearHit | None = None
-    sketch: Vector | None = None
     vector: Vector | None = None
     seconds: float = 0.0
     embedding_s: float | None = None
@@ -51,22 +49,21 @@ class Lookup:
 async def look_up(
     cache: ResponseCache,
     question: Question,
+    sketch: Sketch,
     only_exact: bool = False,
-    sketch: Vector | None = None,
 ) -> Lookup:
     """Look up the request, then its neighbours; nothing is embedded if there are none.
 
     Args:
         cache: The cache.
         question: The question.
+        sketch: Returns the question's static vector.
         only_exact: Whether meanings are left to a later lookup.
-        sketch: The question's static vector, if an earlier lookup computed it.
     """
     started = perf_counter()
     found = Lookup(exact=await cache.find_exact(question))
     if found.exact is None:
-        found.sketch = cache.sketch(question) if sketch is None else sketch
-        found.nearest = cache.search(question, found.sketch)
+        found.nearest = cache.search(question, sketch)
         if found.nearest and not only_exact:
             await _compare_meanings(cache, question, found.nearest, found)
     found.seconds = perf_counter() - started

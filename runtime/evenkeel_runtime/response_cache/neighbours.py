@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit
 
+# Returns a question's static vector; None if it has none.
+Sketch = Callable[[], Vector | None]
 # How many of the nearest questions by static vectors are looked at, and the static cosine below
 # which two hardly ever have an embedding cosine of 0.6 (bench/cache.py --only recall).
 NUM_CANDIDATES = 32

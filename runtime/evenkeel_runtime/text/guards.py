@@ -224,6 +224,11 @@ def _read(text: str) -> _Read:
 _read_short = lru_cache(maxsize=128)(_Read)
 
 
+def forget_texts() -> None:
+    """Forget the texts read so far."""
+    _read_short.cache_clear()
+
+
 def _numbers(words: list[Word]) -> Counter[str]:
     found: Counter[str] = Counter()
     before = ""

@@ -285,15 +285,18 @@ def test_back_returns_to_where_one_was(platform: Platform, browser: Browser) -> 
     assert scrolled > 300
     link.click()
     expect(page.get_by_text("Other requests in flight")).to_be_visible()
-    # A busy machine may take long to draw the page again, which is too short until then.
-    short = page.add_style_tag(content="[data-testid=stMainBlockContainer] { display: none }")
+    # A busy machine may take long to draw the page again: at first the one that was left is still
+    # there, which may be long, and then it is too short.
+    style = page.add_style_tag(content="[data-testid=stMainBlockContainer] { height: 9000px }")
     page.go_back()
-    page.evaluate(
-        "() => { const now = performance.now.bind(performance);"
-        " performance.now = () => now() + 10_000 }"
+    style.evaluate(
+        "async (style) => { const pause = () => new Promise((then) => setTimeout(then, 500));"
+        " style.textContent = '[data-testid=stMainBlockContainer] { display: none }';"
+        " await pause();"
+        " const now = performance.now.bind(performance); performance.now = () => now() + 10_000;"
+        " await pause();"
+        " style.remove() }"
     )
-    page.wait_for_timeout(500)
-    short.evaluate("style => style.remove()")
     page.wait_for_function(
         f"Math.abs(document.querySelector('[data-testid=stMain]').scrollTop - {scrolled}) < 30"
     )

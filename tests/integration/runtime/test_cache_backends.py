@@ -163,7 +163,7 @@ async def test_what_one_runtime_learns_the_others_know(open_shared: Open) -> Non
     await second.follow_others()
     assert len(second.index) == 2
     asked = question("Please, how can I return the items?")
-    nearest = second.search(asked, second.sketch(asked))
+    nearest = second.search(asked)
     near = (await second.find_near(asked, nearest)).hit
     assert near is not None and near.entry.text == "Send it back."
     # Deleted by one, it is no answer for the other.

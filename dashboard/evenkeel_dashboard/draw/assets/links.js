@@ -69,19 +69,18 @@ function restore({ state }) {
   const wanted = +(sessionStorage.getItem(place()) ?? 0), path = location.pathname;
   restoring = 0;
   if (!wanted) return;
-  const mine = restoring = ++numRestored;
-  let until = performance.now() + 60000;
+  const mine = restoring = ++numRestored, latest = performance.now() + 60000;
+  let until = latest;
   const stop = () => { if (restoring === mine) restoring = 0; };
   for (const name of ["wheel", "touchstart", "pointerdown", "keydown"])
     addEventListener(name, stop, { once: true, passive: true });
   const step = () => {
     const view = main();
     if (restoring !== mine || location.pathname !== path || performance.now() > until) return stop();
-    if (view && view.scrollHeight - view.clientHeight >= wanted) {
-      view.scrollTop = wanted;
-      // What is drawn after that may still move it.
-      until = Math.min(until, performance.now() + 8000);
-    }
+    const isLong = view && view.scrollHeight - view.clientHeight >= wanted;
+    if (isLong) view.scrollTop = wanted;
+    // What is drawn later may move it, or replace the page that was left, if that was as long.
+    until = isLong ? Math.min(until, performance.now() + 8000) : latest;
     setTimeout(step, 120);
   };
   step();

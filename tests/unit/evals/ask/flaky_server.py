@@ -75,6 +75,10 @@ class FlakyServer:
     def hold(self) -> None:
         self._may_answer.clear()
 
+    def refuse_no_more(self) -> None:
+        with self._lock:
+            self.refusals.clear()
+
     def prepare(self) -> None:
         """Wait until it is time for an answer."""
         time.sleep(self.delay_s)

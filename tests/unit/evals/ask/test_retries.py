@@ -118,7 +118,7 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
         assert (await slow).text == "hello"
         assert [line for line in said if "again after" in line] == []
         await asyncio.to_thread(wait_for, lambda: bool(said))
-        server.refusals.clear()
+        server.refuse_no_more()
         assert (await refused).num_retries >= 1
     assert "is answering again after" in said[-1]
 

@@ -93,7 +93,7 @@ async def test_a_draft_is_trusted_by_how_near_its_question_is_and_by_new_words(
 
 async def test_what_was_found_before_is_not_searched_for_again(cache: ResponseCache) -> None:
     asked = question("Please, how do I return an item?")
-    nearest = cache.search(asked, cache.sketch(asked))
+    nearest = cache.search(asked)
     for found in ([], nearest[2:]):
         params = SamplingParams()
         drafted = await draft_answers(cache, asked, run_of(params), params, found)
@@ -103,7 +103,7 @@ async def test_what_was_found_before_is_not_searched_for_again(cache: ResponseCa
 
 async def test_answers_deleted_since_the_search_are_no_drafts(cache: ResponseCache) -> None:
     asked = question("Please, how do I return an item?")
-    nearest = cache.search(asked, cache.sketch(asked))
+    nearest = cache.search(asked)
     params = SamplingParams()
     assert await cache.deletions.flush("all") == len(KNOWN)
     assert await draft_answers(cache, asked, run_of(params), params, nearest) == []

@@ -75,7 +75,7 @@ async def keep(cache: ResponseCache, asked: Question, text: str = "Send it back.
 
 
 async def find_near(cache: ResponseCache, asked: Question) -> NearHit | None:
-    return (await cache.find_near(asked, cache.search(asked, cache.sketch(asked)))).hit
+    return (await cache.find_near(asked, cache.search(asked))).hit
 
 
 async def test_an_answer_is_found_again_until_it_expires(

@@ -1,6 +1,7 @@
 """Answers are deleted by what they belong to; what was under way is not stored afterwards."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from evenkeel_runtime.response_cache.cached_engine import CachedEngine
 from evenkeel_runtime.response_cache.hit_class import KINDS, HitClass, NearHit
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.text import guards
 from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.questions import entry, question
 from tests.unit.runtime.response_cache.test_slow_embedding import Model, Server, SlowEncoder
@@ -204,4 +206,16 @@ async def test_a_question_that_was_under_way_is_not_listed() -> None:
     await asking
     await server.settle()
     assert list(server.cache.near_misses) == []
+    await server.cache.close()
+
+
+@pytest.mark.parametrize("query", ["all=true", "tenant=acme", "tenant=acme&subject=ann"])
+async def test_what_was_compared_is_not_kept_in_memory(query: str) -> None:
+    server = Server(HitMode.SERVE, SlowEncoder(), 10)
+    await server.know("How do I return an item?", "Please, how can I return the item?")
+    assert any(type(each) is guards._Read for each in gc.get_objects())
+    status, _ = await delete(server.cache, query)
+    assert status == 200
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is guards._Read]
     await server.cache.close()
