@@ -175,9 +175,7 @@ class CachedEngine:
             looking = asyncio.get_running_loop().create_task(self._look_up(question, sketch))
         else:
             with charge_to(call.run, Cause.HOST_CACHE):
-                # While no near hit is served, an embedding only adds evidence: nobody waits for it.
-                is_draft = question.policy.mode is HitMode.DRAFT
-                only_exact = is_draft or not self.cache.control(question.policy).served
+                only_exact = not self._may_serve_any(question)
                 found = await self._look_up(question, sketch, only_exact)
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
@@ -226,10 +224,10 @@ class CachedEngine:
         else:
             found = await looking
             run.cache.update(describe_lookup(question, found))
+            self._record_outcome(run, question, found)
             if found.near is not None:
                 control = self.cache.control(question.policy)
                 run.cache.update(describe_control(control, found.near.hit_class))
-            self._record_outcome(run, question, found)
         compared: Details = await self._guard(self._compare(question, found, gathered), {})
         run.cache |= compared
         if gathered.is_whole and run.response_cache != "verified":
@@ -239,6 +237,15 @@ class CachedEngine:
     def _record_outcome(self, run: EngineRun, question: Question, found: Lookup) -> None:
         run.response_cache = run.response_cache or find_outcome(question, found)
         self.cache.counts.outcomes[run.response_cache] += 1
+
+    def _may_serve_any(self, question: Question) -> bool:
+        """Whether near hits of some class are served; else an embedding only adds evidence."""
+        try:
+            is_serving = question.policy.mode is HitMode.SERVE
+            return is_serving and bool(self.cache.control(question.policy).served)
+        except Exception as error:
+            self._record_error(error)
+            return False
 
     async def _look_up(
         self, question: Question, sketch: Sketch, only_exact: bool = False

@@ -1,12 +1,17 @@
 """Admission control on a manual clock, for tests of it as a whole."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
+from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import (
     ControlConfig,
     SloClass,
+    read_control_file,
 )
+from evenkeel_runtime.control.service import ControlService, SendEvent
 from evenkeel_runtime.control.visit import Visit
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.manual_clock import ManualClock
@@ -17,6 +22,12 @@ CLASSES = {"interactive": SloClass(ttft_s=0.2), "batch": SloClass(ttft_s=30.0, t
 def make(clock: ManualClock, **fields: Any) -> AdmissionControl:
     config = ControlConfig(classes=CLASSES, default_class="interactive", **fields)
     return AdmissionControl(config, num_slots=4, clock=clock)
+
+
+def serve(control: AdmissionControl, path: Path, send_event: SendEvent) -> ControlService:
+    """Return what reads the control file at `path` and records what control does."""
+    file = WatchedFile(path, read_control_file, logging.getLogger("tests"))
+    return ControlService(control, file, send_event)
 
 
 def burn(control: AdmissionControl, clock: ManualClock, num_bad: int = 10) -> None:

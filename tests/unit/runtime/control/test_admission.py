@@ -16,7 +16,6 @@ from evenkeel_runtime.control.config import (
     ControlMode,
     Quota,
     SloClass,
-    read_control_file,
 )
 from evenkeel_runtime.control.ladder import ClassCounts
 from evenkeel_runtime.control.measure import measure
@@ -25,7 +24,7 @@ from evenkeel_runtime.control.visit import RefusedError, order_by_arrival
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from tests.fixtures.manual_clock import ManualClock
-from tests.unit.runtime.control.admission import CLASSES, burn, crowd, make
+from tests.unit.runtime.control.admission import CLASSES, burn, crowd, make, serve
 
 
 async def test_the_wait_at_the_gate_is_measured() -> None:
@@ -281,9 +280,9 @@ async def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
     path.write_text("mode = 'act'\n[tenant]\nactive = 1\n")
     control = make(clock)
     events: list[tuple[str, dict[str, Any]]] = []
-    service = ControlService(
+    service = serve(
         control,
-        WatchedFile(path, read_control_file, logging.getLogger("tests")),
+        path,
         lambda name, attributes, *_: events.append((name, dict(attributes))),
     )
     burn(control, clock)
@@ -317,9 +316,9 @@ async def test_the_effect_of_a_step_is_read_one_window_later_whatever_the_wall_c
     path.write_text("mode = 'act'\nwindow_s = 10\n")
     control = make(clock)
     times: list[tuple[int, int]] = []
-    service = ControlService(
+    service = serve(
         control,
-        WatchedFile(path, read_control_file, logging.getLogger("tests")),
+        path,
         lambda name, attributes, start_ns, end_ns: times.append((start_ns, end_ns)),
     )
     burn(control, clock)

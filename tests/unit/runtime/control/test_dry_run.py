@@ -1,26 +1,22 @@
 """A dry run of control: what it counts, and what it must not do."""
 
-import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import (
     ControlMode,
     Quota,
     SloClass,
-    read_control_file,
 )
 from evenkeel_runtime.control.measure import measure
-from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.manual_clock import ManualClock
-from tests.unit.runtime.control.admission import CLASSES, burn, crowd, make
+from tests.unit.runtime.control.admission import CLASSES, burn, crowd, make, serve
 
 
 async def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
@@ -193,9 +189,9 @@ async def test_a_switch_takes_effect_also_where_it_ends_in_a_dry_run(
     path.write_text("mode = 'act'")
     control = make(clock)
     events: list[dict[str, Any]] = []
-    service = ControlService(
+    service = serve(
         control,
-        WatchedFile(path, read_control_file, logging.getLogger("tests")),
+        path,
         lambda name, attributes, *_: events.append(dict(attributes)),
     )
     service.tick()

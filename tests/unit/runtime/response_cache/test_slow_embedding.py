@@ -264,6 +264,29 @@ async def test_where_nothing_is_near_nothing_is_embedded(encoder: SlowEncoder) -
 
 
 @pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT, HitMode.SHADOW])
+async def test_evidence_that_cannot_be_read_costs_nobody_an_answer(
+    mode: HitMode, encoder: SlowEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(policy: RoutePolicy) -> None:
+        raise OSError("no evidence")
+
+    server = Server(mode, encoder, 10)
+    errors: list[Exception] = []
+    server.notebook.record_internal_error = errors.append  # type: ignore[assignment, method-assign]
+    await server.know("How do I return an item?")
+    monkeypatch.setattr(server.cache.controls, "find", fail)
+    await server.ask(ASKED)
+    await server.settle()
+    (seen,) = server.notebook.seen
+    assert seen.status is Status.OK
+    assert server.cache.counts.stored == 2
+    assert {type(error) for error in errors} == {OSError}
+    assert server.cache.counts.outcomes.total() == 2
+    monkeypatch.undo()
+    await server.cache.close()
+
+
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT, HitMode.SHADOW])
 async def test_a_static_vector_is_computed_once_and_serves_to_store_the_answer(
     mode: HitMode, encoder: SlowEncoder
 ) -> None:
