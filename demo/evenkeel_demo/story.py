@@ -33,9 +33,15 @@ class Act:
 # Between the crowds, the page of the first one resolves: its windows are 20 s and 7.5 s long.
 # Control acts from there to the second one's end: the runtime takes a second to follow its file.
 ACTS = (
-    Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3), 0.15, 10),
+    Act(DemoPhase.HEALTHY, Rates(6.0, popular_ratio=0.3, has_long=False), 0.15, 10),
     Act(DemoPhase.CROWDED, Rates(6.0, crowd_every_s=0.5), 0.17, 10),
-    Act(DemoPhase.RECOVERED, Rates(3.0, popular_ratio=0.3), 0.15, 10, control_acts=True),
+    Act(
+        DemoPhase.RECOVERED,
+        Rates(3.0, popular_ratio=0.3, has_long=False),
+        0.15,
+        10,
+        control_acts=True,
+    ),
     Act(DemoPhase.CONTROLLED, Rates(6.0, crowd_every_s=0.5), 0.17, 10, control_acts=True),
     Act(DemoPhase.POPULAR, Rates(6.0, popular_ratio=0.7), 0.18, 40),
     Act(DemoPhase.CUT, Rates(6.0, popular_ratio=0.3, max_tokens=12), 0.18, 20),

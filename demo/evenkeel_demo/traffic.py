@@ -73,12 +73,15 @@ class Rates:
         per_s: Chats on average.
         crowd_every_s: How often a crowd of long prompts arrives; None: never.
         popular_ratio: Share of the chats that ask a popular question.
+        has_long: Whether some of the other chats are long: on a slow machine, they alone would be
+            late, and make those beside them late.
         max_tokens: Tokens that the other chats ask for.
     """
 
     per_s: float
     crowd_every_s: float | None = None
     popular_ratio: float = 0.0
+    has_long: bool = True
     max_tokens: int = MAX_TOKENS
 
 
@@ -160,6 +163,7 @@ class Traffic:
         self._questions = questions
         self._popular = popular
         self._long = [q for q in questions if q.tag == "long-prompt"]
+        self._short = [q for q in questions if q.tag != "long-prompt"]
         self._random = random.Random(seed)
         self._conversations = Conversations(TENANTS, seed)
         self._otlp_url = otlp_url
@@ -250,8 +254,9 @@ class Traffic:
     def _next_question(self, wanted: Rates) -> GoldenQuestion:
         if self._popular and self._random.random() < wanted.popular_ratio:
             return self._random.choice(self._popular)
-        question = replace(self._random.choice(self._questions), max_tokens=wanted.max_tokens)
-        if not self._long or self._random.random() >= HISTORY_RATIO:
+        asked = self._questions if wanted.has_long else self._short
+        question = replace(self._random.choice(asked), max_tokens=wanted.max_tokens)
+        if not (wanted.has_long and self._long) or self._random.random() >= HISTORY_RATIO:
             return question
         earlier = self._random.sample(self._long, min(HISTORY_TURNS, len(self._long)))
         history = [

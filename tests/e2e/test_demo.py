@@ -1,6 +1,7 @@
 """The whole platform as a user runs it: `evenkeel demo`, looked at in a real browser."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from evenkeel.store import Store
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
+from evenkeel_demo.traffic import CROWD
 from tests.checkout import ROOT
 from tests.queries import query
 
@@ -260,14 +262,25 @@ def kept(demo: Demo, report: dict[str, Any]) -> Iterator[str]:
         ready_url = f"http://127.0.0.1:{ports.otlp_http}/readyz"
         wait_until(lambda: is_up(ready_url), "the collector", 600)
         wait_until(lambda: is_up(f"{url}/_stcore/health"), "the dashboard", 600)
-        store = Store(f"http://127.0.0.1:{ports.query}")
-        alerts = store.rows(query("alerts"), {"from_ms": 0, "to_ms": 4_000_000_000_000})
-        store.close()
-        fired_ms = min(
-            a["fired_ms"] for a in alerts if a["slo"] == "support-ttft" and a["fired_ms"]
-        )
-        shown = Selection().narrowed(fired_ms - 60_000, fired_ms + 5_000)
+        burned_ms = _burned_ms(f"http://127.0.0.1:{ports.query}")
+        shown = Selection().narrowed(burned_ms - 60_000, burned_ms + 5_000)
         yield str(httpx.URL(f"{url}/", params=shown.to_params()))
+
+
+def _burned_ms(query_url: str) -> int:
+    """When the page fired in the first crowd; on a busy machine there may be others."""
+    first = f"SELECT toUnixTimestamp(min(time)) FROM evenkeel.requests WHERE route = '{CROWD}'"
+    crowded_ms = (int(httpx.get(query_url, params={"query": first}).text) + 10) * 1000
+    store = Store(query_url)
+    alerts = store.rows(query("alerts"), {"from_ms": 0, "to_ms": 4_000_000_000_000})
+    store.close()
+    return min(
+        max(int(alert["fired_ms"]), crowded_ms)
+        for alert in alerts
+        if alert["slo"] == "support-ttft"
+        and alert["fired_ms"]
+        and (alert["ended_ms"] or math.inf) > crowded_ms
+    )
 
 
 def is_up(url: str) -> bool:
@@ -290,8 +303,7 @@ def test_three_clicks_from_the_burning_objective_to_the_crowding_prompt(
     expect(page.get_by_text("The first token came after")).to_be_visible()
     page.screenshot(path=PICTURES / f"burned-{width}.png", full_page=True)
     page.locator(".st-key-card-neighbours a").first.click()
-    # The route of the demo's long prompts, which crowd the batch.
-    expect(page.locator(".st-key-card-facts")).to_contain_text("crowd")
+    expect(page.locator(".st-key-card-facts")).to_contain_text(CROWD)
     assert page.locator("[data-testid=stException]").count() == 0
     page.close()
 

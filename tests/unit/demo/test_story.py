@@ -81,6 +81,13 @@ def test_the_two_crowds_are_alike() -> None:
     assert (watching.rates, watching.share) == (acting.rates, acting.share)
 
 
+def test_outside_the_crowds_nothing_is_late_until_their_pages_are_over() -> None:
+    assert {act.phase for act in ACTS if not act.rates.has_long} == {
+        DemoPhase.HEALTHY,
+        DemoPhase.RECOVERED,
+    }
+
+
 def test_the_shares_make_a_whole() -> None:
     assert sum(act.share for act in ACTS) == pytest.approx(1)
 
