@@ -369,8 +369,9 @@ def show(report: dict[str, Any]) -> None:
             f"misses, {kind}: {part['off_tokens_per_s']:.0f} tokens/s without, "
             f"{part['on_tokens_per_s']:.0f} with, "
             f"ratio {part['ratio']:.3f} ({low:.3f} to {high:.3f}; limit 0.97), {part['pairs']} "
-            f"pairs; {part['embeddings']}; {part['off_request_ms']:.2f} ms a request without, CPU "
-            f"with it: server {part['server_ms']:+.2f} ms, engine {part['engine_ms']:+.2f} ms"
+            f"pairs, {part['verified_ratio']:.0%} verified; {part['embeddings']}; "
+            f"{part['off_request_ms']:.2f} ms a request without, CPU with it: server "
+            f"{part['server_ms']:+.2f} ms, engine {part['engine_ms']:+.2f} ms"
         )
     for kind, (seen, wrong) in report.get("labelled", {}).items():
         print(f"labelled pairs, {kind}: {wrong} wrong of {seen}")

@@ -137,7 +137,7 @@ def measure_misses(
     questions = Questions(kind, dataset)
     order = random.Random(11)
     rounds: list[tuple[Round, Round]] = []
-    before: dict[str, float] = {}
+    before: dict[str, dict[str, float]] = {}
     for number in range(pairs + 1):
         routes = ["off", "serve"]
         order.shuffle(routes)
@@ -148,8 +148,12 @@ def measure_misses(
         if number:
             rounds.append((found["off"], found["serve"]))
         else:  # The first pair warms up.
-            before = _read(url, "embeddings")
-    after, outcomes = _read(url, "embeddings"), _read(url, "requests")
+            before = {name: _read(url, name) for name in ("embeddings", "requests")}
+    counts = {
+        name: {value: n - before[name].get(value, 0) for value, n in _read(url, name).items()}
+        for name in before
+    }
+    outcomes = counts["requests"]
     answered = {name: outcomes[name] for name in ("exact", "semantic") if outcomes.get(name)}
     if answered:
         raise SystemExit(f"cache: all of {kind} should have missed, the cache answered {answered}")
@@ -169,7 +173,10 @@ def measure_misses(
         "ratio": statistics.median(ratios),
         "ratio_ci95": [float(q) for q in np.quantile(means, [0.025, 0.975])],
         "ratios": ratios,
-        "embeddings": {k: v - before.get(k, 0) for k, v in after.items()},
+        "embeddings": counts["embeddings"],
+        "outcomes": outcomes,
+        # The cache gave each of these a draft that the model could use.
+        "verified_ratio": outcomes.get("verified", 0) / (len(rounds) * requests),
     }
 
 

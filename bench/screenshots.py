@@ -51,7 +51,9 @@ MAX_HEIGHT = 2_400
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--demo", type=Path, metavar="DIR", help="the folder of a demo that ended")
     source.add_argument("--url", help="a running dashboard")

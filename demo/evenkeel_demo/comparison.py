@@ -70,7 +70,7 @@ class EvalProcess:
         code = self._process.returncode
         try:
             printed = json.loads(output)
-        except ValueError:
+        except (ValueError, RecursionError):
             lines = errors.decode(errors="replace").strip().splitlines()
             printed = {"error": lines[-1] if lines else "it printed nothing"}
         self.result = {"exit_code": code, **printed}

@@ -43,7 +43,7 @@ def read_freezes(folder: Path) -> list[Freeze]:
         return [Freeze(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, TypeError) as error:
         raise ConfigurationError(f"{path} is damaged: {error}") from error
 
 

@@ -175,7 +175,7 @@ class PromptRegistry:
             return []
         try:
             return [Move(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, RecursionError, TypeError) as error:
             raise ConfigurationError(f"{path} is damaged: {error}") from error
 
     def move(self, name: str, move: Move) -> None:

@@ -96,7 +96,7 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
         raise CannotMeasureError(f"{shown} answered {answer.status_code}: {_reason(answer)}")
     try:
         return from_runtime(answer.json())
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise CannotMeasureError(
             f"{shown} did not answer as a runtime does; is --url the address of `evenkeel serve`?"
         ) from error
@@ -106,7 +106,7 @@ def _reason(answer: httpx.Response) -> str:
     """Return in a line why a request was refused: a problem document's detail, else the text."""
     try:
         said = str(answer.json()["detail"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, RecursionError, LookupError, TypeError):
         said = answer.text
     return " ".join(said.split())[:160]
 

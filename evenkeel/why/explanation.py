@@ -238,7 +238,7 @@ def _rivals(*lists: Sequence[Any]) -> Iterator[Rival]:
 def _list(attributes: Mapping[str, str], name: str) -> list[Any]:
     try:
         found = json.loads(attributes.get(_RIVALS + name) or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
 

@@ -328,6 +328,34 @@ def test_queries_are_sql_files() -> None:
     assert offenders == []
 
 
+def is_json_read(node: ast.AST) -> bool:
+    """`json.loads(…)`, `json.load(…)` or `response.json()`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    of = node.func.value
+    is_loading = isinstance(of, ast.Name) and of.id == "json" and node.func.attr.startswith("load")
+    return is_loading or (node.func.attr == "json" and not node.args)
+
+
+def test_who_expects_broken_json_expects_json_that_is_nested_too_deeply() -> None:
+    offenders = []
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Try):
+                continue
+            if not any(is_json_read(each) for part in node.body for each in ast.walk(part)):
+                continue
+            caught = {
+                each.id
+                for handler in node.handlers
+                for each in ast.walk(handler.type or ast.Name("Exception"))
+                if isinstance(each, ast.Name)
+            }
+            if "ValueError" in caught and not caught & {"RecursionError", "Exception"}:
+                offenders.append(f"{module.name}:{node.lineno}")
+    assert offenders == []
+
+
 def test_log_lines_are_formatted_in_one_place() -> None:
     offenders = [
         f"{module.name}:{node.lineno}"

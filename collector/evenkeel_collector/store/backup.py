@@ -118,7 +118,7 @@ def _check(folder: Path, source: Path) -> Copied:
         expected: dict[str, str] = manifest["sha256"]
         if manifest["format"] != FORMAT:
             raise ConfigurationError(f"{source} was made by a newer evenkeel; upgrade")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{source} is not a complete backup: no {MANIFEST}") from error
     (folder / MANIFEST).unlink()
     found = {path.relative_to(folder).as_posix(): path for path in _files(folder)}

@@ -45,26 +45,29 @@ def ask_json(
     Raises:
         CollectorError: If it does not answer, refuses, or the answer is not a JSON object.
     """
-    try:
-        found = json.loads(ask(url, name, token, parameters or {}))
-    except ValueError as error:
-        raise CollectorError(f"{url} did not answer in JSON: is it a collector?") from error
-    if not isinstance(found, dict):
-        raise CollectorError(f"{url} did not answer as a collector does: check --collector-url")
-    return found
+    return _read_object(url, ask(url, name, token, parameters or {}))
 
 
 def act(url: str, name: str, token: str | None, order: Mapping[str, Any]) -> dict[str, Any]:
     """Run an action at the collector, and return its answer.
 
     Raises:
-        CollectorError: If it does not answer, or refuses.
+        CollectorError: If it does not answer, refuses, or the answer is not a JSON object.
     """
     body = json.dumps(dict(order)).encode()
     headers = {**_headers(token), "content-type": "application/json"}
     request = Request(f"{url}/api/{name}", body, headers)
-    result: dict[str, Any] = json.loads(_send(request))
-    return result
+    return _read_object(url, _send(request))
+
+
+def _read_object(url: str, answer: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError) as error:
+        raise CollectorError(f"{url} did not answer in JSON: is it a collector?") from error
+    if not isinstance(found, dict):
+        raise CollectorError(f"{url} did not answer as a collector does: check --collector-url")
+    return found
 
 
 def _headers(token: str | None) -> dict[str, str]:
@@ -86,5 +89,5 @@ def _send(request: Request) -> bytes:
 def _reason(error: HTTPError) -> str:
     try:
         return str(json.loads(error.read())["error"])
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, RecursionError, KeyError, TypeError, OSError):
         return f"the collector answered {error.code}"

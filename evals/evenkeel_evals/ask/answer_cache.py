@@ -80,7 +80,7 @@ class AnswerCache:
                 finish_reason=record["finish_reason"],
                 is_cached=True,
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
             return None
 
     def keep(self, key: CacheKey, reply: Reply) -> None:

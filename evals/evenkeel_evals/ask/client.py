@@ -308,7 +308,7 @@ class ChatClient:
             response = await self._lanes[0].get(f"{url}/version", timeout=10.0)
             response.raise_for_status()
             version = response.json().get("version")
-        except (httpx.HTTPError, ValueError, AttributeError):
+        except (httpx.HTTPError, ValueError, RecursionError, AttributeError):
             return None
         return None if version is None else str(version)
 
@@ -340,7 +340,7 @@ class ChatClient:
                 f"no server answers at {shown}: {first_line(error)}; start it and wait until it is "
                 "ready, or correct --url or the side's url"
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, RecursionError, KeyError, TypeError) as error:
             raise CannotMeasureError(
                 f"{shown}/v1/models did not return a list of models"
             ) from error

@@ -157,7 +157,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
     """Return the record of a line, or None if it is torn."""
     try:
         parsed = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(parsed, dict) or not isinstance(parsed.get("record"), dict):
         return None

@@ -86,7 +86,7 @@ class PythonChecks:
         line = self._ask(json.dumps(request).encode() + b"\n")
         try:
             reply = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Score.unscored(
                 f"python: {check.what} took over {self._timeout_s:g} s, or crashed"
             )

@@ -134,7 +134,7 @@ def read_side(folder: Path, role: str) -> RecordedSide:
             f"{error.filename} cannot be read: {error.strerror}; "
             "expected the --report folder of a finished run"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{folder}/manifest.json was not written by `evenkeel eval run`"
         ) from error

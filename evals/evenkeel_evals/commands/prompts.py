@@ -166,7 +166,7 @@ def _count_tokens(url: str, text: str) -> int:
         )
         response.raise_for_status()
         return int(response.json()["count"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+    except (httpx.HTTPError, ValueError, RecursionError, KeyError, TypeError) as error:
         problem = f"{hide_password(url)} does not count tokens: {hide_password(first_line(error))}"
         raise CannotMeasureError(problem) from error
 

@@ -163,7 +163,7 @@ def read_assumptions(path: Path | None, dataset: Dataset) -> tuple[Assumptions, 
         known = found.to_assumptions()
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError, TypeError) as error:
         raise ConfigurationError(
             f"{path} is not a calibration; create one with `evenkeel eval calibrate`"
         ) from error

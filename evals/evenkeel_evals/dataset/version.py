@@ -94,7 +94,7 @@ def read_lock(items_path: Path) -> Lock | None:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return Lock(str(record["version"]), dict(record["items"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"{path} is not a lock; recreate it: evenkeel eval lock"
         ) from error

@@ -101,7 +101,7 @@ class CandidateFile:
         if self.path.exists():
             try:
                 record = json.loads(self.path.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 raise ConfigurationError(f"{self.path} is damaged: {error}") from error
         try:
             self.waiting = [_read(entry) for entry in record["waiting"]]

@@ -144,7 +144,7 @@ def _ask(method: str, url: str, token: str | None, order: Mapping[str, Any] | No
         raise CannotMeasureError(f"{shown} answered HTTP {response.status_code}: {said}")
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(url, error) from error
 
 

@@ -99,7 +99,7 @@ def read_judged_run(folder: Path) -> JudgedRun:
         )
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(f"{folder} has no report from `evenkeel eval run`") from error
     if not is_same_run:
         raise ConfigurationError(f"{folder}: run.json and manifest.json belong to different runs")

@@ -125,7 +125,7 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_bytes().split(b"\n")
         items = [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if not all(isinstance(item, dict) for item in items):
         raise ConfigurationError(f"{path}: a line is not a JSON object")
@@ -161,7 +161,7 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
             with ThreadPoolExecutor(8) as pool:
                 answers = zip(texts, pool.map(ask, texts), strict=True)
                 return {text: answer for text, answer in answers if answer is not None}
-    except (httpx.HTTPError, LookupError, TypeError, ValueError) as error:
+    except (httpx.HTTPError, LookupError, TypeError, ValueError, RecursionError) as error:
         # A refusal's first line has the address.
         what = hide_password(first_line(error))
         raise CannotMeasureError(

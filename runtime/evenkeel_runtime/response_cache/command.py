@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.http_address import check_http_address
+from evenkeel.known_names import suggestion
 from evenkeel.secret_text import hide_password
 from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
@@ -95,10 +97,29 @@ def _run_flush(args: argparse.Namespace) -> int:
         query["subject"] = args.subject
     if args.all:
         query["all"] = "true"
-    deleted = _delete(args.url.rstrip("/"), query, _read_key(args.api_key))
-    noun = "answer" if deleted == 1 else "answers"
-    print(json.dumps({"deleted": deleted}) if args.json else f"{deleted} {noun} deleted")
+    url, key = args.url.rstrip("/"), _read_key(args.api_key)
+    deleted = _delete(url, query, key)
+    if args.json:
+        print(json.dumps({"deleted": deleted}))
+    else:
+        noun = "answer" if deleted == 1 else "answers"
+        print(f"{deleted} {noun} deleted{_find_mistake(url, key, query) if not deleted else ''}")
     return 0
+
+
+def _find_mistake(url: str, key: str | None, query: dict[str, str]) -> str:
+    """Return what ends the message that nothing was deleted; "" if no name was given."""
+    if "all" in query:
+        return ""
+    if "route" in query:
+        # It only explains what is done: that the server does not answer this is no failure.
+        with contextlib.suppress(CannotMeasureError, ConfigurationError):
+            routes = _call("GET", url, key).get("modes")
+            if isinstance(routes, dict) and query["route"] not in routes:
+                hint = suggestion(query["route"], routes)
+                return f": the cache file has no route {query['route']!r}; {hint}".rstrip("; ")
+    names = " and ".join(f"{kind} {name!r}" for kind, name in query.items())
+    return f": none is stored for {names}"
 
 
 def _run_calibrate(args: argparse.Namespace) -> int:
@@ -220,7 +241,7 @@ def _call(
 def _read(answer: Any) -> dict[str, Any]:
     try:
         said = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

@@ -233,6 +233,7 @@ async def test_a_server_that_is_not_there_or_not_one_cannot_be_measured() -> Non
         (answering("404 No", b""), "answered 404; is it an OpenAI server"),
         (answering("401 No", b""), "answered 401; give its key in EVENKEEL_EVAL_API_KEY"),
         (answering("200 OK", b"<html>"), "did not return a list of models"),
+        (answering("200 OK", b"[" * 100_000), "did not return a list of models"),
     ):
         async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
             with pytest.raises(CannotMeasureError, match=why) as refused:

@@ -154,7 +154,7 @@ def answer_text(stored: str) -> str:
             for turn in json.loads(stored)
             if turn["role"] not in ("system", "developer")
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return ""
     return "\n".join(turns)
 

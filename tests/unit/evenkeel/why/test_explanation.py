@@ -142,7 +142,7 @@ def foreign(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     "foreign",
     [
-        b"<html>", b"\xff", b"[]", b"{}", b'{"status": "ok"}',
+        b"<html>", b"\xff", b"[]", b"{}", b'{"status": "ok"}', b"[" * 100_000,
         json.dumps(ANSWER | {"ledger": [1]}).encode(),
         json.dumps(ANSWER | {"ledger": {"ttft.queue.budget": "long"}}).encode(),
         json.dumps(ANSWER | {"without": [{}]}).encode(),

@@ -16,6 +16,7 @@ class Asked(HTTPServer):
     """Answers each DELETE alike, and keeps what was asked."""
 
     status, said = 200, '{"deleted": 3}'
+    state = '{"modes": {"faq": "serve", "*": "shadow"}}'
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -34,7 +35,12 @@ class _Handler(QuietHandler):
         query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
         self.server.queries.append({name: values[0] for name, values in query.items()})
         self.server.keys.append(self.headers.get("authorization"))
-        data = self.server.said.encode()
+        self._answer(self.server.said.encode())
+
+    def do_GET(self) -> None:
+        self._answer(self.server.state.encode())
+
+    def _answer(self, data: bytes) -> None:
         self.send_response(self.server.status)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -71,6 +77,36 @@ def test_what_is_named_is_asked_for(
     assert capsys.readouterr().out == "3 answers deleted\n"
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--route", "fqa"], ": the cache file has no route 'fqa'; did you mean 'faq'?"),
+        (["--route", "faq"], ": none is stored for route 'faq'"),
+        (["--prompt", "support@9"], ": none is stored for prompt 'support@9'"),
+        (
+            ["--tenant", "acme", "--subject", "ann"],
+            ": none is stored for tenant 'acme' and subject 'ann'",
+        ),
+        (["--all"], ""),
+    ],
+)
+def test_a_name_for_which_nothing_is_stored_is_said(
+    flags: list[str], said: str, server: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.said = '{"deleted": 0}'
+    assert run(*flags, "--url", server.url) == 0
+    assert capsys.readouterr().out == f"0 answers deleted{said}\n"
+
+
+@pytest.mark.parametrize("state", ['{"routes": {}}', "<html>"])
+def test_a_server_that_does_not_say_its_routes_is_no_error(
+    state: str, server: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.said, server.state = '{"deleted": 0}', state
+    assert run("--route", "faq", "--url", server.url) == 0
+    assert capsys.readouterr().out == "0 answers deleted: none is stored for route 'faq'\n"
+
+
 def test_json_and_a_key(
     server: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +123,7 @@ def test_json_and_a_key(
         (401, '{"detail": "an API key is required"}', 2),
         (503, '{"detail": "the answers may not have been deleted"}', 3),
         (200, "<html>", 3),
+        (200, "[" * 100_000, 3),
     ],
 )
 def test_a_refusal_is_one_line_and_an_exit_code(
