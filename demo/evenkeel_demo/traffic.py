@@ -48,7 +48,7 @@ CROWD_IN_FLIGHT_LIMIT = 6
 # How often to look for the next phase and crowd, at least.
 LONGEST_WAIT_S = 0.25
 # Turns before a question of a long conversation, and how many questions have one.
-HISTORY_TURNS = 3
+HISTORY_TURNS = 2
 HISTORY_RATIO = 0.1
 # The share of answers that get feedback.
 FEEDBACK_RATIO = 0.2
