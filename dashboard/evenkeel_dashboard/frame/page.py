@@ -28,7 +28,7 @@ from evenkeel_dashboard.frame.selection import (
 )
 
 _CARRIED = "carried_params"
-_MOVED = "range_moved"
+_REDRAWN = "range_moved"
 _UNFITTED = "range_without_data"
 _TYPED_PROBLEM = "typed_range_problem"
 _RANGE_PARAMS = ("range", "from", "to", "live", *FILTERS)
@@ -102,7 +102,12 @@ def select(chosen: Selection) -> None:
 def move_range(from_ms: int, to_ms: int) -> None:
     """Set the page's range; for callbacks inside `refreshing`."""
     select(selection().narrowed(from_ms, to_ms))
-    st.session_state[_MOVED] = True
+    redraw_page()
+
+
+def redraw_page() -> None:
+    """Have all parts of the page drawn again; for callbacks inside `refreshing`."""
+    st.session_state[_REDRAWN] = True
 
 
 def chosen_of(name: str, options: Mapping[str, str]) -> str:
@@ -172,8 +177,8 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
     def guarded() -> None:
         if not signing_in.still_signed_in():
             st.rerun(scope="app")
-        if st.session_state.pop(_MOVED, False):
-            # The range was changed from inside, so the selection bar must be redrawn too.
+        if st.session_state.pop(_REDRAWN, False):
+            # Something was changed from inside that other parts show, too, such as the range.
             st.rerun(scope="app")
         if st.session_state.get(_UNFITTED) and _data_from_ms() is not None:
             st.session_state[_UNFITTED] = False

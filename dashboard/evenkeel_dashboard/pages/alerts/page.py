@@ -14,7 +14,13 @@ from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.action import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import (
+    Order,
+    action_button,
+    author_field,
+    may_act,
+    show_refusal,
+)
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
@@ -154,26 +160,30 @@ def show_active(
 
 def _show_actions(alert_id: str, slo: str, taken_by: str | None) -> None:
     # Not by its place: what is written stays with the alert when another comes before it.
-    with (
-        st.expander("Acknowledge or silence", key=f"act-{alert_id}"),
-        st.form(f"act-{alert_id}", border=False),
-    ):
+    of = f"act-{alert_id}"
+    comment_key, duration_key = f"comment-{alert_id}", f"for-{alert_id}"
+
+    def read_acknowledgement() -> tuple[Order, str]:
+        order = {"slo": slo, "comment": st.session_state[comment_key]}
+        return order, f"{slo} is acknowledged."
+
+    def read_silence() -> tuple[Order, str]:
+        order, _ = read_acknowledgement()
+        return {**order, "duration": st.session_state[duration_key]}, f"{slo} is silenced."
+
+    with st.expander("Acknowledge or silence", key=of), st.form(of, border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            author = author_field(f"act-{alert_id}")
-            comment = st.text_input("what you are doing about it", key=f"comment-{alert_id}")
-            duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{alert_id}", width=100)
+            author_field(of)
+            st.text_input("what you are doing about it", key=comment_key)
+            st.selectbox("for", _DURATIONS, 1, key=duration_key, width=100)
+        ack, silence = f"ack-{alert_id}", f"silence-{alert_id}"
         with st.container(horizontal=True):
-            acknowledges = st.form_submit_button(
-                "Acknowledge", disabled=taken_by is not None, key=f"ack-{alert_id}"
+            is_taken = taken_by is not None
+            action_button(
+                "Acknowledge", ack, "acknowledge", read_acknowledgement, of, disabled=is_taken
             )
-            silences = st.form_submit_button("Silence", key=f"silence-{alert_id}")
-        order = {"slo": slo, "comment": comment}
-        if acknowledges and perform("acknowledge", order, author, f"{slo} is acknowledged."):
-            st.rerun()
-        if silences and perform(
-            "silence", {**order, "duration": duration}, author, f"{slo} is silenced."
-        ):
-            st.rerun()
+            action_button("Silence", silence, "silence", read_silence, of)
+        show_refusal(ack, silence)
 
 
 def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
@@ -220,36 +230,46 @@ def show_silences(book: dict[str, Any], active: list[str]) -> None:
             return
         with st.expander("Add or end a silence", key="silencing"):
             known = sorted({a["slo"] for a in book["alerts"]} | set(active))
-            with st.form("new-silence", border=False):
-                with st.container(horizontal=True, vertical_alignment="bottom"):
-                    slo = st.selectbox(
-                        "SLO, or matchers",
-                        known,
-                        accept_new_options=True,
-                        # With a key, what is chosen stays as alerts come and go.
-                        key="new-silence-slo",
-                        width=320,
-                        help='matchers such as severity=~"page|ticket", tenant!=acme',
-                    )
-                    duration = st.selectbox("for", _DURATIONS, 1, width=100)
-                    author = author_field("new-silence")
-                comment = st.text_input("why")
-                order = {**silenced_alerts(slo or ""), "duration": duration, "comment": comment}
-                if st.form_submit_button("Silence it") and perform(
-                    "silence", order, author, f"{slo} is silenced."
-                ):
-                    st.rerun()
+            _silence_form(known)
             if silences:
-                with st.form("end-silence", border=False):
-                    with st.container(horizontal=True, vertical_alignment="bottom"):
-                        ids = [s["id"] for s in silences]
-                        chosen = st.selectbox("silence", ids, key="end-silence-id", width=200)
-                        author = author_field("end-silence")
-                        is_sent = st.form_submit_button("End it")
-                    if is_sent and perform(
-                        "end-silence", {"id": chosen}, author, "The silence has ended."
-                    ):
-                        st.rerun()
+                _end_silence_form([s["id"] for s in silences])
+
+
+def _silence_form(known: list[str]) -> None:
+    def read() -> tuple[Order, str]:
+        state = st.session_state
+        slo = state["new-silence-slo"] or ""
+        order = {"duration": state["new-silence-for"], "comment": state["new-silence-why"]}
+        return {**silenced_alerts(slo), **order}, f"{slo} is silenced."
+
+    with st.form("new-silence", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.selectbox(
+                "SLO, or matchers",
+                known,
+                accept_new_options=True,
+                # With a key, what is chosen stays as alerts come and go.
+                key="new-silence-slo",
+                width=320,
+                help='matchers such as severity=~"page|ticket", tenant!=acme',
+            )
+            st.selectbox("for", _DURATIONS, 1, width=100, key="new-silence-for")
+            author_field("new-silence")
+        st.text_input("why", key="new-silence-why")
+        action_button("Silence it", "send-silence", "silence", read, "new-silence")
+        show_refusal("send-silence")
+
+
+def _end_silence_form(ids: list[str]) -> None:
+    def read() -> tuple[Order, str]:
+        return {"id": st.session_state["end-silence-id"]}, "The silence has ended."
+
+    with st.form("end-silence", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.selectbox("silence", ids, key="end-silence-id", width=200)
+            author_field("end-silence")
+            action_button("End it", "send-end-silence", "end-silence", read, "end-silence")
+        show_refusal("send-end-silence")
 
 
 def _failing(book: dict[str, Any]) -> list[dict[str, Any]]:
@@ -281,24 +301,26 @@ def _show_letters(book: dict[str, Any]) -> None:
         headers = ("number", "receiver", formats.zoned("about"), "attempts", "last error")
         st.html(markup.table(headers, rows, "Dead letters"))
         if may_act():
-            with (
-                st.form("replay", border=False),
-                st.container(horizontal=True, vertical_alignment="bottom"),
-            ):
-                numbers = [letter["number"] for letter in letters]
-                chosen = st.selectbox(
-                    "which",
-                    [None, *numbers],
-                    format_func=lambda n: "all" if n is None else f"number {n}",
-                    key="replay-number",
-                    width=150,
-                )
-                author = author_field("replay")
-                done = "Queued: the result appears here in a moment."
-                if st.form_submit_button("Retry delivery") and perform(
-                    "replay", {"number": chosen}, author, done
-                ):
-                    st.rerun()
+            _replay_form([letter["number"] for letter in letters])
+
+
+def _replay_form(numbers: list[int]) -> None:
+    def read() -> tuple[Order, str]:
+        order = {"number": st.session_state["replay-number"]}
+        return order, "Queued: the result appears here in a moment."
+
+    with st.form("replay", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.selectbox(
+                "which",
+                [None, *numbers],
+                format_func=lambda n: "all" if n is None else f"number {n}",
+                key="replay-number",
+                width=150,
+            )
+            author_field("replay")
+            action_button("Retry delivery", "send-replay", "replay", read, "replay")
+        show_refusal("send-replay")
 
 
 def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.action import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import (
+    Order,
+    action_button,
+    author_field,
+    may_act,
+    show_refusal,
+)
 from evenkeel_dashboard.frame.page import colours, now_ms
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import chart
@@ -168,22 +175,25 @@ def _cut(text: str, most: int) -> str:
 
 def _show_review_form(row: Row) -> None:
     trace_id = row["trace_id"]
+    reference_key, why_key = f"reference-{trace_id}", f"why-{trace_id}"
+
+    def read(decision: str) -> tuple[Order, str]:
+        order = {"trace_id": trace_id, "tenant": row["tenant"], "decision": decision}
+        order["comment"] = st.session_state[why_key]
+        if decision == "reject":
+            return order, "Turned down."
+        return {**order, "reference": st.session_state[reference_key]}, "Accepted."
+
     with st.form(f"review-{trace_id}", border=False):
-        reference = st.text_area(
-            "what the answer should be", row["corrected"] or "", key=f"reference-{trace_id}"
-        )
+        st.text_area("what the answer should be", row["corrected"] or "", key=reference_key)
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            author = author_field(f"review-{trace_id}")
-            comment = st.text_input("why", key=f"why-{trace_id}")
-            accepts = st.form_submit_button("Accept", type="primary", key=f"accept-{trace_id}")
-            rejects = st.form_submit_button("Turn down", key=f"reject-{trace_id}")
-    order = {"trace_id": trace_id, "tenant": row["tenant"], "comment": comment}
-    if accepts and perform(
-        "review", {**order, "decision": "accept", "reference": reference}, author, "Accepted."
-    ):
-        st.rerun()
-    if rejects and perform("review", {**order, "decision": "reject"}, author, "Turned down."):
-        st.rerun()
+            author_field(f"review-{trace_id}")
+            st.text_input("why", key=why_key)
+            keys = accept, reject = f"accept-{trace_id}", f"reject-{trace_id}"
+            of = f"review-{trace_id}"
+            action_button("Accept", accept, "review", partial(read, "accept"), of, is_primary=True)
+            action_button("Turn down", reject, "review", partial(read, "reject"), of)
+        show_refusal(*keys)
 
 
 def show_feedback() -> None:

@@ -13,7 +13,13 @@ from evenkeel.prompts.registry import LABELS
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.action import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import (
+    Order,
+    action_button,
+    author_field,
+    may_act,
+    show_refusal,
+)
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
@@ -163,19 +169,21 @@ def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
     if version is None:
         return
     _show_difference(prompt, current, version)
-    with (
-        st.form("promote", border=False),
-        st.container(horizontal=True, vertical_alignment="bottom"),
-    ):
-        author = author_field("promote")
-        # Keyed by move: the reason typed for one move is not meant for the next.
-        reason = st.text_input("reason, without a run", key=f"promote-reason-{name}-{version}")
-        is_sent = st.form_submit_button(f"Promote to {label}", type="primary")
-    order = {"prompt": name, "version": version, "label": label, "reason": reason}
-    if run_id:
-        order["run_id"] = run_id
-    if is_sent and perform("promote", order, author, f"{name}@{label} is {version}."):
-        st.rerun()
+    # Keyed by move: the reason typed for one move is not meant for the next.
+    reason_key = f"promote-reason-{name}-{version}"
+
+    def read() -> tuple[Order, str]:
+        order = {"prompt": name, "version": version, "label": label}
+        order["reason"] = st.session_state[reason_key]
+        return order | ({"run_id": run_id} if run_id else {}), f"{name}@{label} is {version}."
+
+    with st.form("promote", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            author_field("promote")
+            st.text_input("reason, without a run", key=reason_key)
+            said = f"Promote to {label}"
+            action_button(said, "send-promote", "promote", read, "promote", is_primary=True)
+        show_refusal("send-promote")
 
 
 def _show_difference(prompt: Row, current: str | None, version: str) -> None:
@@ -208,25 +216,26 @@ def _show_rollback(registry: list[Row]) -> None:
     if not back:
         st.caption("No label has an earlier version.")
         return
-    with (
-        st.form("rollback", border=False),
-        st.container(horizontal=True, vertical_alignment="bottom"),
-    ):
-        chosen = st.selectbox(
-            "roll back",
-            list(back),
-            format_func=lambda r: f"{r} to {back[r][2]}",
-            width=330,
-            key="rollback-label",
-        )
-        author = author_field("rollback")
-        reason = st.text_input("why", key="rollback-reason")
-        is_sent = st.form_submit_button("Roll back")
-    if is_sent:
+
+    def read() -> tuple[Order, str]:
+        chosen = st.session_state["rollback-label"]
         name, label, before = back[chosen]
-        order = {"prompt": name, "label": label, "reason": reason}
-        if perform("rollback", order, author, f"{chosen} is {before} again."):
-            st.rerun()
+        order = {"prompt": name, "label": label, "reason": st.session_state["rollback-reason"]}
+        return order, f"{chosen} is {before} again."
+
+    with st.form("rollback", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.selectbox(
+                "roll back",
+                list(back),
+                format_func=lambda r: f"{r} to {back[r][2]}",
+                width=330,
+                key="rollback-label",
+            )
+            author_field("rollback")
+            st.text_input("why", key="rollback-reason")
+            action_button("Roll back", "send-rollback", "rollback", read, "rollback")
+        show_refusal("send-rollback")
 
 
 def _read_registry() -> tuple[list[Row], str]:

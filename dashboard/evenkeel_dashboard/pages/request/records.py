@@ -10,7 +10,13 @@ import streamlit as st
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.action import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import (
+    Order,
+    action_button,
+    author_field,
+    may_act,
+    show_refusal,
+)
 
 _HERE = Path(__file__).parent
 Row = dict[str, Any]
@@ -60,24 +66,24 @@ def _show_judged(found: list[Row]) -> None:
 
 
 def _show_feedback_form(row: Row) -> None:
-    with (
-        st.expander("Rate this answer", key="judging"),
-        st.form("feedback", border=False, clear_on_submit=True),
-    ):
-        verdict = st.segmented_control("verdict", ("good", "bad"), default=None, key="verdict")
-        comment = st.text_input("why", key="feedback-why")
-        corrected = st.text_area("the right answer", key="feedback-corrected")
+    def read() -> tuple[Order, str]:
+        state = st.session_state
+        verdict = state["verdict"]
+        order = {
+            "trace_id": row["trace_id"],
+            "tenant": row["tenant"] or "",
+            "score": None if verdict is None else float(verdict == "good"),
+            "comment": state["feedback-why"],
+            "corrected": state["feedback-corrected"],
+        }
+        return order, "Thank you. Your feedback will appear in a moment."
+
+    with st.expander("Rate this answer", key="judging"), st.form("feedback", border=False):
+        st.segmented_control("verdict", ("good", "bad"), default=None, key="verdict")
+        st.text_input("why", key="feedback-why")
+        st.text_area("the right answer", key="feedback-corrected")
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            author = author_field("feedback")
-            is_sent = st.form_submit_button("Send")
-    order = {
-        "trace_id": row["trace_id"],
-        "tenant": row["tenant"] or "",
-        "score": None if verdict is None else float(verdict == "good"),
-        "comment": comment,
-        "corrected": corrected,
-    }
-    if is_sent and perform(
-        "feedback", order, author, "Thank you. Your feedback will appear in a moment."
-    ):
-        st.rerun()
+            author_field("feedback")
+            emptied = {"verdict": None, "feedback-why": "", "feedback-corrected": ""}
+            action_button("Send", "send-feedback", "feedback", read, "feedback", cleared=emptied)
+        show_refusal("send-feedback")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -10,7 +11,14 @@ from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
 from evenkeel_dashboard.draw.zones import shown_zone, typed_time, zone_key
-from evenkeel_dashboard.frame.action import author_field, may_act, perform
+from evenkeel_dashboard.frame.action import (
+    Order,
+    OrderError,
+    action_button,
+    author_field,
+    may_act,
+    show_refusal,
+)
 from evenkeel_dashboard.frame.collector_api import ask
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.selection import format_time_ms, parse_time_ms
@@ -73,45 +81,63 @@ def _correct_form(slo: str) -> None:
     now = now_ms()
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            begin_ms = moment_field("from", f"correct-from-{slo}", now - HOUR_MS)
-            end_ms = moment_field("until", f"correct-until-{slo}", now)
-            reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
-            whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
-        comment = st.text_input("reason, for the record", key=f"correct-why-{slo}")
-        author = author_field("correct")
-        if st.form_submit_button("Exclude this time from the budget"):
+            read_begin = moment_field("from", f"correct-from-{slo}", now - HOUR_MS)
+            read_end = moment_field("until", f"correct-until-{slo}", now)
+            st.selectbox("reason", ("maintenance", "incident"), width=150, key="correct-reason")
+            st.selectbox(
+                "of",
+                (slo, ""),
+                format_func=lambda s: s or "every SLO",
+                width=200,
+                key=f"correct-of-{slo}",
+            )
+        st.text_input("reason, for the record", key=f"correct-why-{slo}")
+
+        def read() -> tuple[Order, str]:
+            begin_ms, end_ms = read_begin(), read_end()
             if begin_ms is None or end_ms is None:
-                st.error("Write times such as 2026-11-20 10:00.")
-                return
-            ends = {"begin": format_time_ms(begin_ms), "end": format_time_ms(end_ms)}
-            order = ends | {"slo": whose, "reason": reason, "comment": comment}
-            if perform("correct", order, author, "This time no longer counts."):
-                st.rerun()
+                raise OrderError("Write times such as 2026-11-20 10:00.")
+            order = {
+                "begin": format_time_ms(begin_ms),
+                "end": format_time_ms(end_ms),
+                "slo": st.session_state[f"correct-of-{slo}"],
+                "reason": st.session_state["correct-reason"],
+                "comment": st.session_state[f"correct-why-{slo}"],
+            }
+            return order, "This time no longer counts."
+
+        author_field("correct")
+        said = "Exclude this time from the budget"
+        action_button(said, "send-correct", "correct", read, "correct")
+        show_refusal("send-correct")
 
 
-def moment_field(label: str, key: str, usual_ms: int) -> int | None:
+def moment_field(label: str, key: str, usual_ms: int) -> Callable[[], int | None]:
     """Draw a time field in the shown zone; typed text stays after the default has moved on.
 
     Returns:
-        The time in Unix milliseconds; None if the text is not a time.
+        A function that reads it: Unix milliseconds, or None if the text is not a time.
     """
     # A time typed in one zone is another time in the next.
-    key = f"{key}-{zone_key()}"
-    st.session_state.setdefault(key, typed_time(usual_ms // MINUTE_MS * MINUTE_MS))
-    typed = st.text_input(formats.zoned(label), key=key, width=190)
-    return parse_time_ms(str(typed).strip(), shown_zone())
+    field, zone = f"{key}-{zone_key()}", shown_zone()
+    st.session_state.setdefault(field, typed_time(usual_ms // MINUTE_MS * MINUTE_MS))
+    st.text_input(formats.zoned(label), key=field, width=190)
+    return lambda: parse_time_ms(str(st.session_state[field]).strip(), zone)
 
 
 def revoke_form(in_force: list[str]) -> None:
     """Draw the form that revokes one of some corrections."""
+
+    def read() -> tuple[Order, str]:
+        return {"id": st.session_state["revoke-id"]}, "Its events count again."
+
     with st.form("revoke", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             # With a key, what is chosen stays when somebody else adds one.
-            chosen = st.selectbox("correction", in_force, key="revoke-id", width=190)
-            author = author_field("revoke")
-            is_sent = st.form_submit_button("Revoke it")
-        if is_sent and perform("revoke", {"id": chosen}, author, "Its events count again."):
-            st.rerun()
+            st.selectbox("correction", in_force, key="revoke-id", width=190)
+            author_field("revoke")
+            action_button("Revoke it", "send-revoke", "revoke", read, "revoke")
+        show_refusal("send-revoke")
 
 
 def _show_report() -> None:

@@ -53,7 +53,7 @@ def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
         use_zone(ZoneInfo("Europe/Berlin"))
         with st.form("f"):
             now_ms = 1_767_319_425_000 + minute * 60_000
-            st.session_state["sent"] = moment_field("from", "from", now_ms)
+            st.session_state["sent"] = moment_field("from", "from", now_ms)()
             st.form_submit_button("send")
 
     app = AppTest.from_function(form, args=(0,), default_timeout=240).run()

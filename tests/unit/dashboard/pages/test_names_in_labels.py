@@ -85,14 +85,22 @@ def test_the_names_of_others_in_an_answer_are_no_markdown() -> None:
 
 def test_the_names_of_alerts_in_a_refusal_are_no_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
     def script() -> None:
-        from evenkeel_dashboard.frame.action import perform
+        import streamlit as st
 
-        assert not perform("acknowledge", {}, "ann", "done")
+        from evenkeel_dashboard.frame.action import action_button, author_field, show_refusal
+
+        with st.form("form"):
+            author_field("form")
+            action_button("Do it", "button", "acknowledge", lambda: ({}, "done"), "form")
+            show_refusal("button")
 
     def refuse(*_: object) -> None:
         raise CollectorError("no alert of 'x' is firing; there are chat/![x](http://a)", 409)
 
     monkeypatch.setattr(action, "act", refuse)
+    monkeypatch.setattr(action, "may_act", lambda: True)
     app = AppTest.from_function(script, default_timeout=240).run()
+    app.text_input[0].set_value("ann")
+    app.button[0].click().run()
     assert not app.exception
     assert app.error[0].value.endswith(r"chat/\!\[x\]\(http\://a\)")
