@@ -212,6 +212,9 @@ def test_the_end_settles_what_is_held_in_batches(
     storage: Storage, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenkeel_collector.store.settler.MAX_BATCH", 2)
+    # What a busy machine does not settle within seconds, the next start would.
+    for limit in ("REST_S", "IN_HAND_S"):
+        monkeypatch.setattr(f"evenkeel_collector.store.call_settlement.{limit}", 300.0)
     metrics = SelfMetrics()
     settlement = CallSettlement(storage, metrics, hold_s=3600)
     for number in range(5):
