@@ -15,6 +15,8 @@ from evenkeel_dashboard.frame.signing_in import identity, settings, still_signed
 _AUTHOR = "author"
 # Why the last action was not run, by the key of its button.
 _REFUSED = "action-refused"
+# What the last action did, until it has been said.
+_DONE = "action-done"
 
 Order = Mapping[str, Any]
 
@@ -89,6 +91,12 @@ def show_refusal(*keys: str) -> None:
             st.error(markup.plain(refused[key]))
 
 
+def show_done() -> None:
+    """Say what the last action did, once; by the app, because a part of a page may be gone."""
+    if done := st.session_state.pop(_DONE, ""):
+        st.toast(markup.plain(done), duration="long")
+
+
 def _run(
     key: str,
     name: str,
@@ -111,5 +119,5 @@ def _run(
         return
     for field, value in (cleared or {}).items():
         st.session_state[field] = value
-    st.toast(markup.plain(done), duration="long")
+    st.session_state[_DONE] = done
     redraw_page()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from evenkeel_dashboard.frame.action import show_done
 from evenkeel_dashboard.frame.fields import notices_here
 from evenkeel_dashboard.frame.page import carry_selection, last_segment, set_title, set_up
 from evenkeel_dashboard.frame.signing_in import require, sign_out_button
@@ -31,4 +32,5 @@ scripts()
 if require():
     sign_out_button()
     notices_here()
+    show_done()
     chosen.run()

@@ -38,8 +38,11 @@ def page(is_readable: bool = True) -> None:
         OrderError,
         action_button,
         author_field,
+        show_done,
         show_refusal,
     )
+
+    show_done()
 
     def read() -> tuple[dict[str, str], str]:
         if not st.session_state["why"]:
@@ -82,6 +85,7 @@ def test_a_click_runs_once(collector: Collector) -> None:
     app.button[0].click().run()
     app.run()
     assert len(collector.orders) == 1
+    assert not app.toast
     assert app.text_input(key="why").value == ""
     assert app.text_input(key="form-by").value == "ann"
 
