@@ -381,4 +381,4 @@ def _group(receiver: Receiver, alert: NotifiedAlert) -> NotifiedGroup | None:
     if receiver.group is None:
         return None
     labels = receiver.group.labels_of(alert.labels)
-    return NotifiedGroup(labels, alert.labels, alert.annotations)
+    return NotifiedGroup(labels, alert.labels, alert.sent_annotations)

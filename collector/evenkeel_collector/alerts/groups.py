@@ -367,7 +367,7 @@ def group_notification(
     group = NotifiedGroup(
         labels,
         _common([alert.labels for alert in ordered]),
-        _common([alert.annotations for alert in ordered]),
+        _common([alert.sent_annotations for alert in ordered]),
         max(len(ordered) - _MOST_ALERTS, 0),
     )
     group_id = _group_id(labels)

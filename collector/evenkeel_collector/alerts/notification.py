@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from evenkeel.slo.ended_alert import past_annotations
+
 
 def fingerprint(labels: Mapping[str, str]) -> str:
     """Return a hash of the labels, as 16 hexadecimal digits."""
@@ -28,6 +30,11 @@ class NotifiedAlert:
         """Return firing or resolved."""
         return "firing" if self.ends_at_ns is None else "resolved"
 
+    @property
+    def sent_annotations(self) -> Mapping[str, str]:
+        """Return the annotations as receivers get them: in the past tense once it has ended."""
+        return self.annotations if self.ends_at_ns is None else past_annotations(self.annotations)
+
 
 @dataclass(frozen=True, slots=True)
 class NotifiedGroup:
@@ -36,7 +43,7 @@ class NotifiedGroup:
     Attributes:
         labels: The labels that define the group.
         common_labels: Labels with the same value in all its alerts.
-        common_annotations: Annotations with the same value in all its alerts.
+        common_annotations: Annotations sent with the same value for all its alerts.
         num_left_out: Number of alerts that are not listed.
     """
 

@@ -36,7 +36,7 @@ def alertmanager_message(receiver: Receiver, notification: Notification) -> dict
 
 def _alone(alert: NotifiedAlert) -> NotifiedGroup:
     labels = {name: alert.labels[name] for name in ("alertname", "slo") if name in alert.labels}
-    return NotifiedGroup(labels, alert.labels, alert.annotations)
+    return NotifiedGroup(labels, alert.labels, alert.sent_annotations)
 
 
 def _alert(alert: NotifiedAlert, dashboard_url: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _alert(alert: NotifiedAlert, dashboard_url: str) -> dict[str, Any]:
     return {
         "status": alert.status,
         "labels": dict(alert.labels),
-        "annotations": dict(alert.annotations),
+        "annotations": dict(alert.sent_annotations),
         "startsAt": rfc3339(starts_at_ns),
         "endsAt": _NEVER if alert.ends_at_ns is None else rfc3339(alert.ends_at_ns),
         "generatorURL": dashboard_url,

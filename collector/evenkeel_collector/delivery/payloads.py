@@ -73,7 +73,7 @@ def _slack(receiver: Receiver, notification: Notification, url: str, now_ns: int
 
 def _pagerduty(receiver: Receiver, notification: Notification, url: str, now_ns: int) -> Posting:
     alert = notification.alerts[0]
-    labels, notes = alert.labels, alert.annotations
+    labels, notes = alert.labels, alert.sent_annotations
     event: dict[str, Any] = {
         "routing_key": receiver.secrets[0].read(),
         "event_action": "resolve" if notification.status == "resolved" else "trigger",
@@ -98,7 +98,7 @@ def _pagerduty(receiver: Receiver, notification: Notification, url: str, now_ns:
 
 def _opsgenie(receiver: Receiver, notification: Notification, url: str, now_ns: int) -> Posting:
     alert = notification.alerts[0]
-    labels, notes = alert.labels, alert.annotations
+    labels, notes = alert.labels, alert.sent_annotations
     headers = {"Authorization": f"GenieKey {receiver.secrets[0].read()}"}
     alias = notification.alert_id
     if notification.status == "resolved":

@@ -46,7 +46,7 @@ def slack_message(title: str, notification: Notification) -> dict[str, Any]:
 
 
 def _alert_blocks(alert: NotifiedAlert) -> list[Block]:
-    notes = alert.annotations
+    notes = alert.sent_annotations
     blocks: list[Block] = []
     if alert.status != "resolved":
         if notes.get("description"):
@@ -72,7 +72,7 @@ def _alert_blocks(alert: NotifiedAlert) -> list[Block]:
 
 
 def _alert_line(alert: NotifiedAlert) -> str:
-    notes, labels = alert.annotations, alert.labels
+    notes, labels = alert.sent_annotations, alert.labels
     severity = labels.get("severity", "alert")
     word = "resolved" if alert.status == "resolved" else f"{severity} firing"
     summary = _escape(notes.get("summary", labels.get("alertname", "alert")), _FIELD_LIMIT)

@@ -12,7 +12,7 @@ def title_of(notification: Notification) -> str:
     alerts = notification.alerts
     if len(alerts) == 1:
         (alert,) = alerts
-        summary = alert.annotations.get("summary", alert.labels.get("alertname", "alert"))
+        summary = alert.sent_annotations.get("summary", alert.labels.get("alertname", "alert"))
         is_over = alert.status == "resolved"
         word = "Resolved" if is_over else alert.labels.get("severity", "alert").capitalize()
         return _in_a_line(f"{word}: {summary}")
@@ -29,7 +29,7 @@ def text_of(notification: Notification) -> str:
     blocks = []
     for alert in notification.alerts:
         lines = [_when(alert)]
-        lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
+        lines += [f"{name}: {text}" for name, text in alert.sent_annotations.items()]
         lines += ["", *(f"{name}={value}" for name, value in sorted(alert.labels.items()))]
         blocks.append("\n".join(lines))
     if notification.num_left_out:

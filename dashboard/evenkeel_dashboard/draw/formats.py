@@ -20,6 +20,7 @@ NO_PRICE = "no price"
 _INFINITY = "∞"
 # A day and month alone name the nearest such day.
 _YEAR_FROM = timedelta(days=180)
+_UNITS = ((1e3, "k"), (1e6, "M"), (1e9, "G"))
 
 
 def seconds(value: float | None) -> str:
@@ -72,10 +73,9 @@ def count(value: float | None) -> str:
         return three_digits(value)
     if abs(value) < 99_999.5:
         return f"{value:,.0f}".replace("-", "−")
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{three_digits(value / size)} {suffix}"
-    return f"{value:,.0f}"
+    # Three digits round up to the next unit: 999,500 is 1 M, not 1,000 k.
+    size, suffix = next((u for u in _UNITS if abs(value) < 999.5 * u[0]), _UNITS[-1])
+    return f"{three_digits(value / size)} {suffix}"
 
 
 def rate(value: float | None) -> str:
@@ -137,6 +137,13 @@ def money(value: float | None, currency: str) -> str:
         return NO_DATA
     amount = three_digits(value) if abs(value) < 9_999.5 else count(value).replace("-", "−")
     return f"{amount} {currency}".strip()
+
+
+def kilowatt_hours(value: float | None) -> str:
+    """Return an energy: 0.0042 kWh, 4,032 kWh, 1.23 M kWh."""
+    if value is None or math.isnan(value):
+        return NO_DATA
+    return f"{three_digits(value) if abs(value) < 9_999.5 else count(value)} kWh"
 
 
 def factor(value: float | None) -> str:

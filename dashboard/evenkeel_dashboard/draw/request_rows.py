@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenkeel.slo.ended_alert import past_annotations
 from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.markup import Cell, badge, link, moment_cell, page_link, phase_bar
@@ -117,6 +118,21 @@ def short_id(request_id: str) -> str:
     return request_id if len(request_id) <= 14 else f"…{request_id[-12:]}"
 
 
+def alert_headers() -> tuple[str, ...]:
+    """Return the headers of `alert_cells`; the time of firing names the time zone."""
+    return (
+        "state",
+        "SLO",
+        "severity",
+        formats.zoned("fired"),
+        "for",
+        "burn",
+        "what it says",
+        "top cause",
+        "examples",
+    )
+
+
 def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell]:
     """Return one alert's cells: state, summary, evidence, and example requests.
 
@@ -129,6 +145,8 @@ def alert_cells(alert: Row, end_ms: int, params: Mapping[str, str]) -> list[Cell
     began_ms = alert["fired_ms"] or alert["started_ms"]
     lasted_s = ((alert["ended_ms"] or end_ms) - began_ms) / 1000
     annotations = alert["annotations"] or {}
+    if alert["state"] == "resolved":
+        annotations = past_annotations(annotations)
     state = alert["state"] + (" (silenced)" if alert["was_silenced"] else "")
     return [
         Cell(html=badge(state, levels.get(alert["state"], ""))),

@@ -180,15 +180,16 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
         if st.session_state.pop(_REDRAWN, False):
             # Something was changed from inside that other parts show, too, such as the range.
             st.rerun(scope="app")
-        if st.session_state.get(_UNFITTED) and _data_from_ms() is not None:
-            st.session_state[_UNFITTED] = False
-            st.rerun(scope="app")
         _use_zone()
         reading.leave()
         try:
             body()
         except StoreError as error:
             show_store_error(error)
+        # Not before the body, which may have been run for a click on its button.
+        if st.session_state.get(_UNFITTED) and _data_from_ms() is not None:
+            st.session_state[_UNFITTED] = False
+            st.rerun(scope="app")
 
     st.fragment(guarded, run_every=every_s)()
 
@@ -265,7 +266,7 @@ def _range_buttons(current: Selection) -> None:
         st.button("", icon=":material/zoom_out:", help="zoom out", key="zoom-out",
                   on_click=lambda: select(current.widened(now_ms())))  # fmt: skip
         with st.popover(
-            zones.current_zone_name(),
+            markup.plain(zones.current_zone_name()),
             icon=":material/schedule:",
             help="time zone, and a range of your own",
             key="time-fields",
@@ -322,7 +323,7 @@ def _typed_range(current: Selection) -> None:
                 st.session_state[f"{end}_typed"] = zones.typed_time(at_ms)
             st.text_input(formats.zoned(end), key=f"{end}_typed")
         if problem:
-            st.error(problem)
+            st.error(markup.plain(problem))
         st.form_submit_button("Show this range", on_click=show)
 
 
@@ -370,7 +371,7 @@ def _live_switch(current: Selection) -> None:
     every_s = current.refresh_s()
     st.session_state["live_field"] = every_s is not None
     st.toggle(
-        "live" if every_s is None else f"live, every {every_s} s",
+        "live" if every_s is None else f"live, every {every_s:d} s",
         key="live_field",
         on_change=choose,
         help="Refreshes automatically; switch it off to freeze the page",

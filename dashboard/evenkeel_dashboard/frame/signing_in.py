@@ -70,10 +70,11 @@ def sign_out_button() -> None:
     who = identity()
     whose = f", tenant {who.tenant}" if who.tenant else ""
     with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
-        st.caption(f"signed in as {who.name}{whose}", width="content")
+        st.caption(markup.plain(f"signed in as {who.name}{whose}"), width="content")
         if st.button("Sign out", type="tertiary"):
-            st.session_state.pop(_IDENTITY, None)
-            sessions().end(_cookie(), st.session_state.pop(_SENT, ""))
+            sessions().end(_cookie(), st.session_state.get(_SENT, ""))
+            # Whoever signs in next in this tab must not see what was read for this user.
+            st.session_state.clear()
             if how is SignIn.OIDC:
                 st.logout()
             st.rerun()
@@ -85,13 +86,14 @@ def _cookie() -> str:
 
 def _is_known() -> bool:
     """Return whether this session, or this browser before a reload, has signed in."""
-    if isinstance(st.session_state.get(_IDENTITY), Identity) and still_signed_in():
-        if ticket := st.session_state.pop(_TICKET, None):
-            with st.container(key="sign-in-ticket"):
-                _exchanges(key="ticket", data={"ticket": ticket})
-        return True
-    st.session_state.pop(_IDENTITY, None)
-    st.session_state.pop(_SENT, None)
+    if isinstance(st.session_state.get(_IDENTITY), Identity):
+        if still_signed_in():
+            if ticket := st.session_state.pop(_TICKET, None):
+                with st.container(key="sign-in-ticket"):
+                    _exchanges(key="ticket", data={"ticket": ticket})
+            return True
+        # The sign-in has ended elsewhere, or after its time.
+        st.session_state.clear()
     found = sessions().find(_cookie())
     if found is None or found.token is None:
         return False
@@ -119,7 +121,7 @@ def _ask_for_token() -> bool:
     try:
         who = _vouched(name.strip() or "anonymous", token.strip())
     except CollectorError as error:
-        st.error(f"Not signed in: {error}" if error.status else str(error))
+        st.error(markup.plain(f"Not signed in: {error}" if error.status else str(error)))
         return False
     st.session_state[_IDENTITY] = who
     st.session_state[_TICKET] = st.session_state[_SENT] = sessions().ticket(who)
@@ -150,7 +152,7 @@ def _ask_provider(users: Path | None) -> bool:
             return False
         st.session_state[_IDENTITY] = _vouched(email, token)
     except (CollectorError, ConfigurationError) as error:
-        st.error(str(error))
+        st.error(markup.plain(str(error)))
         return False
     return True
 

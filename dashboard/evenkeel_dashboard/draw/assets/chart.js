@@ -13,10 +13,11 @@ const seconds = (v) => v < 0 ? `−${seconds(-v)}` : v === 0 ? "0 ms"
   : v < 0.0009995 ? `${three(v * 1e6)} µs` : v < 0.9995 ? `${three(v * 1e3)} ms`
   : v < 119.5 ? `${three(v)} s` : v < 7200 ? `${three(v / 60)} min`
   : v < 172800 ? `${three(v / 3600)} h` : `${three(v / 86400)} d`;
-const SUFFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const SUFFIXES = [[1e3, "k"], [1e6, "M"], [1e9, "G"]];
 function count(v) {
   if (v < 99999.5) return Math.round(v).toLocaleString("en");
-  const [size, suffix] = SUFFIXES.find(([least]) => v >= least);
+  // From where three digits round up to the next unit.
+  const [size, suffix] = SUFFIXES.find(([size]) => v < 999.5 * size) ?? SUFFIXES.at(-1);
   return `${three(v / size)} ${suffix}`;
 }
 // Near 100 enough nines, never rounded up.

@@ -136,7 +136,7 @@ function value(row, column) {
   const cell = row.cells[column], text = (cell?.dataset.v ?? cell?.textContent ?? "").trim();
   if (["", "–", "no data", "no price", "not reported", "unknown"].includes(text)) return null;
   if (cell.dataset.v !== undefined) return isNaN(text) ? text : +text;
-  const found = text.match(/^[<>]?\s*([+−±▲▼-]?)\s*([\d,]*\.?\d+)\s*(µs|ms|s|min|h|d|k|M|G)?(?:\b|[%×]|$)/);
+  const found = text.match(/^[<>≤≥]?\s*([+−±▲▼-]?)\s*([\d,]*\.?\d+)\s*(µs|ms|s|min|h|d|k|M|G)?(?:\b|[%×]|$)/);
   if (!found || !cell.classList.contains("ek-n")) return text;
   return (/[−▼-]/.test(found[1]) ? -1 : 1) * found[2].replaceAll(",", "") * (SIZES[found[3]] ?? 1);
 }

@@ -8,6 +8,7 @@ from typing import Any
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.draw.escaping import escape, exactly
 from evenkeel_dashboard.draw.request_rows import example_ids, short_id
+from evenkeel_dashboard.frame.selection import ZONE
 from evenkeel_dashboard.pages.alerts.model import (
     advice_on,
     burn_window,
@@ -74,6 +75,8 @@ def _steps(
         shown = ", ".join(markup.link(text, href) for text, href in examples)
         steps.append(f"Open an example: {shown}")
     if explored := explore_params(annotations):
+        # The link has its own range and filters; the time zone is the reader's.
+        explored |= {name: value for name, value in params.items() if name == ZONE}
         steps.append(markup.link("See these requests", markup.page_link("explore", explored)))
     if helps := annotations.get("what_helps"):
         steps.append(f"What would help: {escape(helps)}")

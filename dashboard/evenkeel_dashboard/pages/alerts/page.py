@@ -7,10 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from evenkeel.slo.ended_alert import past_annotations
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, moment_cell
-from evenkeel_dashboard.draw.request_rows import alert_cells
+from evenkeel_dashboard.draw.request_rows import alert_cells, alert_headers
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -43,10 +44,6 @@ from evenkeel_dashboard.pages.alerts.model import (
     with_just_fired,
 )
 
-ALERT_HEADERS = (
-    "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
-    "examples",
-)  # fmt: skip
 _DURATIONS = ("30m", "1h", "4h", "1d", "7d")
 
 
@@ -128,6 +125,8 @@ def show_active(
         past_ms: The end of a range in the past; None for now.
     """
     annotations = alert["annotations"] or {}
+    if past_ms is not None:
+        annotations = past_annotations(annotations)
     params = selection.to_params()
     named = alert["slo"], alert["severity"]
     silenced_for_s = silenced_s(*named, kept, now_ms())
@@ -332,7 +331,7 @@ def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
             return
         # They have ended, so that no other end counts.
         rows = [alert_cells(alert, now_ms(), selection.to_params()) for alert in past]
-        st.html(markup.table(ALERT_HEADERS, rows, "Resolved alerts"))
+        st.html(markup.table(alert_headers(), rows, "Resolved alerts"))
 
 
 def _show_audit() -> None:

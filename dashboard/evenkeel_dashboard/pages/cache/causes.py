@@ -8,6 +8,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.markup import Cell, moment_cell, page_link
+from evenkeel_dashboard.frame.page import selection
 from evenkeel_dashboard.pages.cache.model import (
     by_cause,
     miss_words,
@@ -55,13 +56,17 @@ def show_prefixes(rows: list[Row]) -> None:
         if not found:
             st.caption("None seen." if rows else formats.NO_DATA)
             return
+        params = selection().to_params()
         cells = [
             [
                 Cell(row["prompt"]),
                 Cell(formats.count(row["num_unstable"]), is_number=True),
                 Cell(formats.count(row["diverged_at"]), is_number=True),
                 Cell(formats.count(row["unstable_tokens"]), is_number=True),
-                Cell("example", href=page_link("request", {"request_id": row["example_id"]})),
+                Cell(
+                    "example",
+                    href=page_link("request", {"request_id": row["example_id"], **params}),
+                ),
             ]
             for row in found
         ]
@@ -84,6 +89,7 @@ def show_near_misses(rows: list[Row]) -> None:
         if not rows:
             st.caption("None in this range.")
             return
+        params = selection().to_params()
         cells = [
             [
                 moment_cell(row["time_ms"]),
@@ -92,7 +98,7 @@ def show_near_misses(rows: list[Row]) -> None:
                 Cell(near_miss_words(row), title=row["reason"]),
                 Cell(_verdict(row["verdict"])),
                 Cell(row["tenant"] or "–"),
-                Cell("open", href=near_miss_href(row)),
+                Cell("open", href=near_miss_href(row, params)),
             ]
             for row in rows
         ]

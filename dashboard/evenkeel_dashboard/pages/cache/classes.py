@@ -52,7 +52,7 @@ def show_classes(rows: list[dict[str, Any]]) -> None:
             "limit",
         )
         st.html(markup.table(headers, cells, "Near hits by class", is_short=True))
-        st.caption(evidence_words(rows))
+        st.caption(markup.plain(evidence_words(rows)))
 
 
 def _labelled(row: dict[str, Any]) -> str:

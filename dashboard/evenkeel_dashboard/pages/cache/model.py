@@ -235,7 +235,7 @@ def evidence_words(rows: Sequence[Row]) -> str:
         return f"{text} All verdicts come from this service's own traffic."
     return (
         f"{text} {formats.count(labelled)} of these {formats.count(seen)} verdicts come from "
-        "labelled questions (`evenkeel cache calibrate`), the others from this service's traffic."
+        "labelled questions (evenkeel cache calibrate), the others from this service's traffic."
     )
 
 
@@ -246,9 +246,9 @@ def near_miss_words(row: Row) -> str:
     return "shadow mode" if row["outcome"] == "shadow" else "not similar enough"
 
 
-def near_miss_href(row: Row) -> str:
+def near_miss_href(row: Row, params: Mapping[str, str]) -> str:
     """Return the link to a request, by its arrival, as a trace may have several."""
-    return page_link("request", {"trace_id": row["trace_id"], "at": str(row["time_ms"])})
+    return page_link("request", {"trace_id": row["trace_id"], "at": str(row["time_ms"]), **params})
 
 
 def mode_words(mode: str) -> str:

@@ -199,7 +199,7 @@ def _show_responses(outcomes: list[dict[str, Any]], details: list[dict[str, Any]
             for row in outcomes
         ]
         st.html(markup.table(("outcome", "requests", "share"), rows, "Outcomes"))
-        st.caption(bound_words(details))
+        st.caption(markup.plain(bound_words(details)))
 
 
 def _show_reasons(details: list[dict[str, Any]]) -> None:

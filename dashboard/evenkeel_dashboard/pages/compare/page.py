@@ -184,7 +184,7 @@ def _show_quantiles(
     st.html(markup.table(headers, table, "Percentiles of both sides"))
     medians = (quantile(sample, 0.5) for sample in samples)
     if measure == "itl" and (note := zero_gap_note(*medians)):
-        st.caption(f"0 ms: {note}.")
+        st.caption(markup.plain(f"0 ms: {note}."))
 
 
 def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:

@@ -186,9 +186,8 @@ def _show_changes(
         if not changes:
             why = data.incomparable or "no cost in"
             compared = total_of(data.cohorts).before
-            st.caption(
-                "No cost changed." if compared else f"Nothing to compare with: {why} {before}."
-            )
+            words = f"Nothing to compare with: {why} {before}."
+            st.caption("No cost changed." if compared else markup.plain(words))
             return
         largest = abs(changes[0].change or 0.0)
         rows = []
@@ -254,7 +253,7 @@ def _show_engines(times: Sequence[EngineTime], currency: str) -> None:
 
 
 def _energy(joules: float | None) -> Cell:
-    words = formats.NO_DATA if joules is None else f"{joules / JOULES_PER_KWH:.3g} kWh"
+    words = formats.kilowatt_hours(None if joules is None else joules / JOULES_PER_KWH)
     return Cell(words, is_number=True, sorts_as=joules)
 
 

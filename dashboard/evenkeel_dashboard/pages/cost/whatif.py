@@ -17,6 +17,7 @@ from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.signing_in import identity
 
 _ANSWER = "cost-without"
 
@@ -39,17 +40,18 @@ def show_without(
             f'<div class="ek-title">Without {escape(selection.tenant)}<small>what your own engines '
             "would save, by a replay of the range without its requests</small></div>"
         )
-        asked = (selection.tenant, selection.model, window.from_ms, window.to_ms)
+        # What another user of this session may see is not for this one.
+        whose = (identity().token, selection.tenant, selection.model)
         if st.button("Replay the range", key="cost-replay"):
             with st.spinner("replaying"):
                 found = predicted_saving(
                     reading.rows, selection.tenant, window.from_ms, window.to_ms, selection.model
                 )
-            st.session_state[_ANSWER] = (asked, found)
-        of, found = st.session_state.get(_ANSWER, (None, None))
+            st.session_state[_ANSWER] = (whose, window, found)
+        of, replayed, found = st.session_state.get(_ANSWER, (None, None, None))
         # A live range moves on: its last answer stays, with its time.
-        if found is not None and of[:2] == asked[:2]:
-            _show_answer(found, of[2], of[3], prices, watts_of_work(engines))
+        if found is not None and of == whose:
+            _show_answer(found, replayed.from_ms, replayed.to_ms, prices, watts_of_work(engines))
 
 
 def _show_answer(
@@ -62,7 +64,7 @@ def _show_answer(
     if isinstance(found, Unpredictable):
         # It may name tenants and models, and may end in a question.
         end = "" if found.reason.endswith("?") else "."
-        st.caption(f"The saving is unknown: {markup.plain(found.reason)}{end}")
+        st.caption(markup.plain(f"The saving is unknown: {found.reason}{end}"))
         return
     at = to_datetime((to_ms - 1) * 10**6)
     cost = cost_of_seconds(found.saved_of, prices, at, watts_of)

@@ -176,12 +176,22 @@ def diagnose(load: Load, *, has_flags: bool = True) -> Diagnosis:
             signs,
         )
     if (load.busy_ratio or 0.0) >= BUSY_RATIO:
-        words = "Compute is nearly saturated, but nothing is queued yet"
         return Diagnosis(
-            "good", "", words, words, "More traffic will queue: add compute before it comes.", signs
+            "good",
+            "",
+            "Compute is nearly saturated, but nothing is queued yet",
+            "Compute was nearly saturated, but nothing was queued",
+            "More traffic will queue: add compute before it comes.",
+            signs,
         )
-    words = "Neither memory nor compute is a limit: nothing is queued"
-    return Diagnosis("good", "", words, words, "", signs)
+    return Diagnosis(
+        "good",
+        "",
+        "Neither memory nor compute is a limit: nothing is queued",
+        "Neither memory nor compute was a limit: nothing was queued",
+        "",
+        signs,
+    )
 
 
 def _while_queued(
@@ -191,9 +201,9 @@ def _while_queued(
     if load.kv_live_ratio is None and load.waiting_for_memory is None:
         return Diagnosis(
             "warning",
-            "Requests queue",
-            "the engine does not report whether memory or compute holds them",
-            "the engine does not report whether memory or compute held them",
+            "Queue of unknown cause",
+            "the engine does not report whether memory or compute holds requests",
+            "the engine did not report whether memory or compute held requests",
             "Add a replica, or let fewer requests in; see the engine's own log for its KV cache.",
             signs,
         )
@@ -258,17 +268,30 @@ def verdict(
         recent: Diagnosis of the last part.
         queued: Diagnosis of the whole range's times with a queue.
         recent_words: Length of the last part, such as "1 min".
-        until: When the last queue ended, such as "01:01:31 UTC, 2 min ago"; "" if none did.
+        until: When the last queue ended, such as "01:01:31 UTC, 2 min ago", of a range in the past
+            without "ago"; "" if none did.
         is_past: Whether the range ended in the past.
     """
     if recent.limit or not (queued.limit and until):
+        measured = f"over the last {recent_words}{' of this range' if is_past else ''}"
         headline = f"{recent.headline} (last {recent_words})" if recent.limit else recent.headline
-        measured = f"over the last {recent_words}"
+        if is_past:
+            headline = _past_headline(recent, recent_words)
         return EngineVerdict(recent.level, headline, recent.advice, recent.signs, measured)
     nothing = "Nothing was queued at the end of this range" if is_past else "Nothing is queued now"
     headline = f"{nothing}. {queued.limit} until {until}: {queued.past}"
     measured = "over the times of this range in which requests queued"
     return EngineVerdict(recent.level, headline, queued.advice, queued.signs, measured)
+
+
+def _past_headline(recent: Diagnosis, recent_words: str) -> str:
+    """Return what was found in the last part of a range that ended in the past."""
+    if recent.level == "unknown":
+        return recent.past
+    when = f"In the last {recent_words} of this range"
+    if recent.limit:
+        return f"{recent.limit}: {when[:1].lower()}{when[1:]}, {recent.past}"
+    return f"{when}, {recent.past[:1].lower()}{recent.past[1:]}"
 
 
 def _signs(load: Load) -> list[Sign]:

@@ -73,11 +73,13 @@ def show() -> None:
 def _body(selection: Selection, engine: str) -> None:
     window = selection.window(now_ms())
     data = read_engine(selection, window, engine)
-    found = _verdict(data, window, is_past=selection.is_past(now_ms()))
+    is_past = selection.is_past(now_ms())
+    found = _verdict(data, window, is_past=is_past)
     as_of = f"data as of {formats.clock_ms(now_ms())} · {_source_words(data)}"
     headline = found.headline
     if found.level == "unknown" and data.engines:
-        headline = f"{names_of(data.engines)} reports neither a queue nor its KV cache"
+        reports = "reported" if is_past else "reports"
+        headline = f"{names_of(data.engines)} {reports} neither a queue nor its KV cache"
     st.html(markup.verdict_banner(StateSummary(found.level, headline, found.advice), as_of))
     if not data.rows and not data.histograms:
         who = f"{ENGINES[engine]} reported nothing" if engine else "No engine reported"
@@ -106,9 +108,10 @@ def _body(selection: Selection, engine: str) -> None:
     if "control actions" not in absent:
         show_actions(data, selection, window)
     if absent:
+        words = f"Not reported by {names_of(data.engines)}: {', '.join(absent)}."
         st.caption(
-            f"Not reported by {names_of(data.engines)}: {', '.join(absent)}. They come from "
-            "requests and controllers of evenkeel's own runtime."
+            f"{markup.plain(words)} They come from requests and controllers of evenkeel's own "
+            "runtime."
         )
 
 
@@ -149,8 +152,10 @@ def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdic
     until = ""
     if queued:
         until_ms = time_ms(queued[-1]["bucket"]) + window.step_s * 1000
-        ago = formats.seconds(max(0, window.to_ms - until_ms) // 1000)
-        until = f"{formats.clock_ms(until_ms)}, {ago} ago"
+        since = formats.seconds(max(0, window.to_ms - until_ms) // 1000)
+        until = f"{formats.clock_ms(until_ms)}, {since} ago"
+        if is_past:
+            until = f"{formats.moment_ms(until_ms)}, {since} before the range's end"
     return verdict(recent, before, formats.span_of(round(last_s)), until, is_past=is_past)
 
 
@@ -263,13 +268,12 @@ def _show_charts(data: EngineData, window: Window) -> None:
             with column:
                 draw()
     if none:
-        st.caption(f"None in this range: {', '.join(none)}.")
+        st.caption(markup.plain(f"None in this range: {', '.join(none)}."))
     if missing:
-        st.caption(f"{formats.NO_DATA}: {', '.join(missing)}.")
+        st.caption(markup.plain(f"{formats.NO_DATA}: {', '.join(missing)}."))
     if silent:
-        st.caption(
-            f"Not reported by {names_of(data.engines)}: {', '.join(silent)}. {_STEP_RECORDS}"
-        )
+        words = f"Not reported by {names_of(data.engines)}: {', '.join(silent)}. {_STEP_RECORDS}"
+        st.caption(markup.plain(words))
 
 
 def _silent_words(title: str, unreported: Sequence[Line], num_lines: int) -> list[str]:

@@ -10,7 +10,7 @@ from evenkeel_dashboard.draw import formats, markup
 from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.draw.positions import Position, positions
-from evenkeel_dashboard.frame.page import colours
+from evenkeel_dashboard.frame.page import colours, selection
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.outcomes import gain_words, steps_words
 
@@ -43,16 +43,18 @@ def show_speculation(data: EngineData) -> None:
                         is_short=True,
                     )
                 )
-        drafted = data.positions["drafted_tokens"]
+        drafted = data.positions["drafted_tokens"] or 0
         accepted = data.positions["accepted_tokens"] or 0
+        share = formats.percent(accepted / drafted if drafted else None)
         first = found[0].drafted
         length = 1 + accepted / first if first else None
-        by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
-        st.caption(
-            f"Acceptance length {formats.number(length)} tokens "
-            f"per verify step; {formats.percent(accepted / drafted)} of all drafted tokens were "
-            f"accepted.{f' Draft source: {by}.' if by else ''}"
+        words = (
+            f"Acceptance length {formats.number(length)} tokens per verify step; {share} of all "
+            "drafted tokens were accepted."
         )
+        if len(data.sources) == 1 and (by := data.sources[0]["source"].replace("_", " ")):
+            words += f" Draft source: {by}."
+        st.caption(markup.plain(words))
         _show_gain(data)
         _show_canary(data)
 
@@ -122,7 +124,8 @@ def _show_canary(data: EngineData) -> None:
     if differing is None:
         st.html(f'<div class="ek-remark" data-canary>{words}all are the same.</div>')
         return
-    href = page_link("request", {"request_id": differing["newest_id"]})
+    params = selection().to_params()
+    href = page_link("request", {"request_id": differing["newest_id"], **params})
     st.html(
         f'<div class="ek-remark" data-canary>{words}{formats.count(differing["num_answers"])} '
         f"differ, the newest is {markup.link('this request', href)}.</div>"

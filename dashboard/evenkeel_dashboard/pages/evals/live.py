@@ -23,7 +23,7 @@ from evenkeel_dashboard.frame.action import (
     may_act,
     show_refusal,
 )
-from evenkeel_dashboard.frame.page import colours, now_ms
+from evenkeel_dashboard.frame.page import colours, now_ms, selection
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import chart
 from evenkeel_dashboard.pages.evals.model import EstimatedShare, answer_text, weighted_share
@@ -151,7 +151,7 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
     trace_id = row["trace_id"]
     title = _cut(asked.splitlines()[0], 90) if asked else f"trace {trace_id[:8]}…"
     with st.expander(markup.plain(f"{title} ({_cut('; '.join(row['reasons']), 110)})")):
-        href = page_link("request", {"trace_id": trace_id})
+        href = page_link("request", {"trace_id": trace_id, **selection().to_params()})
         st.html(
             markup.facts(
                 [
@@ -215,6 +215,7 @@ def show_feedback() -> None:
                 )
             )
             return
+        params = selection().to_params()
         rows = [
             [
                 moment_cell(row["time_ms"]),
@@ -222,7 +223,7 @@ def show_feedback() -> None:
                 Cell(row["comment"] or "–", wraps=True),
                 Cell(row["corrected"] or "–", wraps=True),
                 Cell(row["author"] or "–"),
-                Cell("open", href=page_link("request", {"trace_id": row["trace_id"]})),
+                Cell("open", href=page_link("request", {"trace_id": row["trace_id"], **params})),
             ]
             for row in found
         ]

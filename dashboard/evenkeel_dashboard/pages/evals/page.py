@@ -224,7 +224,7 @@ def _changed_cells(item: Row, texts: dict[str, str]) -> list[Cell]:
     for side, text, better in zip("ab", marked, is_better, strict=True):
         label = item[f"label_{side}"] or formats.three_digits(item[f"score_{side}"])
         badge = markup.badge(label, "good" if better else "bad")
-        href = page_link("request", {"trace_id": item[f"trace_{side}"]})
+        href = page_link("request", {"trace_id": item[f"trace_{side}"], **selection().to_params()})
         answer = f'<span class="ek-diff">{text}</span>' if text else "not stored"
         cells += [Cell(html=badge, href=href), Cell(html=answer, wraps=bool(text))]
     why = item["explanation_b"] if is_better[0] else item["explanation_a"]

@@ -21,7 +21,7 @@ from evenkeel_dashboard.frame.action import (
     show_refusal,
 )
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
-from evenkeel_dashboard.frame.page import now_ms
+from evenkeel_dashboard.frame.page import now_ms, selection
 from evenkeel_dashboard.frame.signing_in import identity, settings
 
 _HERE = Path(__file__).parent
@@ -100,7 +100,9 @@ def _comparison(row: Row, newest: dict[str, str]) -> Cell:
         return Cell("newest")
     a = f"{row['prompt_name']}@{row['prompt_version']}"
     b = f"{row['prompt_name']}@{newest[row['prompt_name']]}"
-    params = {"by": "prompt", "a": a, "b": b, "range": f"{_DAYS}d", "measure": "e2e"}
+    # The table is of the last days, of all requests.
+    params = selection().unfiltered().relative(f"{_DAYS}d").to_params()
+    params |= {"by": "prompt", "a": a, "b": b, "measure": "e2e"}
     return Cell("compare with the newest", href=page_link("compare", params))
 
 

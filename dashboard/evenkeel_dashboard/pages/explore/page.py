@@ -76,7 +76,8 @@ def show() -> None:
     bounds = {name: bound(text.removesuffix("tokens").strip()) for name, text in typed.items()}
     wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
     if wrong:
-        st.error(f"Not a number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
+        names = ", ".join(wrong)
+        st.error(markup.plain(f"Not a number: {names}. Write 500ms, 1.5s, 4k or 300."))
         refreshing(show_sql, None)
         return
     parameters: dict[str, str | float] = {
@@ -158,12 +159,14 @@ def show_sql() -> None:
         try:
             frame = reading.free_frame(sql)
         except StoreError as error:
-            st.error(refusal_words(str(error)))
+            # ClickHouse puts values into its messages.
+            st.error(markup.plain(refusal_words(str(error))))
             return
         took = formats.seconds(time.perf_counter() - began)
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             some = f", {MAX_SHOWN} shown; export for all" if len(frame) > MAX_SHOWN else ""
-            st.caption(f"{len(frame):,} row{'' if len(frame) == 1 else 's'} in {took}{some}")
+            num = f"{len(frame):,} row{'' if len(frame) == 1 else 's'}"
+            st.caption(markup.plain(f"{num} in {took}{some}"))
             if len(frame.columns):
                 _downloads(lambda: frame, "query")
         if len(frame):

@@ -125,7 +125,7 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
     reason = _reason(summary, previous, shown.range_words)
     firing = [row for row in slos if row["state"] == "firing"]
     burning = [row for row in firing if (_recent(row)[0] or 0.0) > 1]
-    at = f"At {formats.clock_ms(shown.now_ms)}, " if shown.is_past else ""
+    at = f"At {formats.moment_ms(shown.now_ms)}, " if shown.is_past else ""
     if burning:
         return StateSummary("bad", f"{at}{_burning_words(burning, is_past=bool(at))}", reason)
     if firing:
@@ -140,14 +140,15 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> S
     stale = [row for row in slos if row["state"] == "stale"]
     failing = [row for row in slos if row["state"] == "unknown"]
     if failing or len(stale) == len(slos):
-        words = _unjudged_words(slos, failing, num_met)
+        words = _unjudged_words(slos, failing, num_met, is_past=bool(at))
         return StateSummary("unknown", at + words if at else words[0].upper() + words[1:], reason)
     if num_met == 0:
-        return StateSummary("unknown", "No data to judge the SLOs", reason)
+        none = f"{at}there was no" if at else "No"
+        return StateSummary("unknown", f"{none} data to judge the SLOs", reason)
     words = f"ealthy: {num_met} of {len(slos) - len(stale)} SLOs met, none firing"
     if stale:
         # Others are evaluated: it was taken out of the file.
-        verb = "is" if len(stale) == 1 else "are"
+        verb = _verb(len(stale), is_past=bool(at))
         words += f"; {_listed([row['slo'] for row in stale])} {verb} no longer evaluated"
     return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
 
@@ -160,8 +161,15 @@ def _warned_words(slos: Sequence[Row], *, is_past: bool) -> str:
         return f"{'at' if is_past else 'At'} risk: {names}"
     no, is_ = ("no", "was") if is_past else ("No", "is")
     have, their = ("has", "its") if len(warned) == 1 else ("have", "their")
+    have = "had" if is_past else have
     names = _listed([row["slo"] for row in warned])
     return f"{no} SLO {is_} firing, but {names} {have} spent {their} error budget"
+
+
+def _verb(num: int, *, is_past: bool) -> str:
+    if is_past:
+        return "was" if num == 1 else "were"
+    return "is" if num == 1 else "are"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -169,17 +177,22 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
-def _unjudged_words(slos: Sequence[Row], failing: Sequence[Row], num_met: int) -> str:
+def _unjudged_words(
+    slos: Sequence[Row], failing: Sequence[Row], num_met: int, *, is_past: bool
+) -> str:
     """Return which SLOs cannot be evaluated, or since when none was."""
     if not failing:
         since_ms = max(row["time_ms"] for row in slos)
+        if is_past:
+            return f"no SLO had been evaluated since {formats.moment_ms(since_ms)}"
         return (
             f"no SLO has been evaluated since {formats.moment_ms(since_ms)}: does the collector "
             "run, with --slos?"
         )
     names = _listed([row["slo"] for row in failing])
     # Their alerts stay as they were, so that some may be firing.
-    return f"{num_met} of {len(slos)} SLOs met, but {names} cannot be evaluated"
+    can = "could not" if is_past else "cannot"
+    return f"{num_met} of {len(slos)} SLOs met, but {names} {can} be evaluated"
 
 
 def newest_words(newest_ms: int | None, ahead_ms: int | None, now_ms: int) -> str:
@@ -217,11 +230,11 @@ def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
     names = _listed([row["slo"] for row in burning])
     burn, length_s = max((_recent(row) for row in burning), key=lambda found: found[0] or 0.0)
     is_one = len(burning) == 1
-    verb = ("was" if is_one else "were") if is_past else ("is" if is_one else "are")
+    is_, its = _verb(len(burning), is_past=is_past), "its" if is_one else "their"
     up_to = "" if is_one else "up to "
     return (
-        f"{names} {verb} burning {'its' if is_one else 'their'} error budget "
-        f"{up_to}{formats.factor(burn)} too fast (last {formats.seconds(length_s)})"
+        f"{names} {is_} burning {its} error budget {up_to}{formats.factor(burn)} too fast "
+        f"(last {formats.seconds(length_s)})"
     )
 
 
@@ -232,7 +245,11 @@ def _recovered_words(firing: Sequence[Row], shown: Shown) -> str:
     known = [time_ms for time_ms in times if time_ms is not None]
     severities = {row["severity"] or "alert" for row in firing}
     which = " and ".join(f"a {severity}" for severity in sorted(severities))
-    which = f"{which[:1].upper()}{which[1:]} stay{'s' if len(severities) == 1 else ''} open"
+    is_one = len(severities) == 1
+    if shown.is_past:
+        since = f" at {formats.moment_ms(max(known))}" if known else ""
+        return f"{names} had recovered{since}; {which} {'was' if is_one else 'were'} still open"
+    which = f"{which[:1].upper()}{which[1:]} stay{'s' if is_one else ''} open"
     if not known:
         have, its = ("has", "its") if len(firing) == 1 else ("have", "their")
         return f"{names} {have} recovered. {which} until {its} windows are clear"

@@ -25,6 +25,7 @@ from evenkeel_dashboard.draw.escaping import escape
 from evenkeel_dashboard.draw.request_rows import (
     RANKINGS,
     alert_cells,
+    alert_headers,
     request_cells,
     request_headers,
 )
@@ -185,7 +186,8 @@ def _show_empty(selection: Selection, window: Window) -> None:
         st.html(f'<a class="ek-link" href="{href}" target="_self">Clear filters</a>')
     if newest_ms is None:
         return
-    around = selection.narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
+    # It is the newest of all, whatever the filters.
+    around = selection.unfiltered().narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
     st.html(
         f'<a class="ek-link" href="{markup.page_link("", around.to_params())}" target="_self">'
         "Show the hour before that request</a>"
@@ -316,14 +318,10 @@ def _show_alerts(data: HealthData, selection: Selection) -> None:
             st.caption("No alerts in this range.")
         if not data.alerts:
             return
-        headers = (
-            "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
-            "examples",
-        )  # fmt: skip
         end_ms = data.window.to_ms if selection.is_fixed else now_ms()
         params = selection.to_params()
         rows = [alert_cells(alert, end_ms, params) for alert in data.alerts]
-        st.html(markup.table(headers, rows, "Alerts"))
+        st.html(markup.table(alert_headers(), rows, "Alerts"))
 
 
 def _show_changes(below: Below, selection: Selection) -> None:

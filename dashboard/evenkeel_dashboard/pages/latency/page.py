@@ -259,7 +259,7 @@ def _show_definitions(
         )
         found = definitions()
         if len(found) < 2:
-            st.caption(f"They all agree on {MEASURES[view.measure]}.")
+            st.caption(markup.plain(f"They all agree on {MEASURES[view.measure]}."))
             return
         rows = [
             [

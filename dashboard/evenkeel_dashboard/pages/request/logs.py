@@ -45,7 +45,7 @@ def show_logs(row: Row) -> None:
             markup.table(HEADERS, log_cells(found[:MAX_RECORDS], row["time_ns"]), "Events and logs")
         )
         if len(found) > MAX_RECORDS:
-            st.caption(f"The first {MAX_RECORDS}; the table `logs` has them all.")
+            st.caption(f"The first {MAX_RECORDS:,}; the table `logs` has them all.")
 
 
 def log_cells(records: Sequence[Row], arrival_ns: int) -> list[list[Cell]]:

@@ -260,7 +260,7 @@ def _show_timeline(
         part = part_shown()
         drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
         if not drawn or drawn[0].name == "lanes":
-            st.caption(nothing_drawn_words(row))
+            st.caption(markup.plain(nothing_drawn_words(row)))
             return
         for each in drawn:
             st.html(f'<div class="ek-label">{escape(each.title)}</div>')

@@ -128,7 +128,7 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
         headers = ("phase", "cause", "time", "share", "without it")
         st.html(markup.table(headers, rows, "Ledger of the request"))
         if shared := sharing(attributes):
-            st.caption(shared)
+            st.caption(markup.plain(shared))
 
 
 def sharing(attributes: Attributes) -> str | None:

@@ -41,8 +41,17 @@ _MUCH_RATIO = 0.25
 _LOWEST = -100.0
 
 
-def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
-    """Draw the burn-down and the calendar of the period that ends with the window."""
+def show_budget(
+    slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]], *, is_past: bool
+) -> None:
+    """Draw the burn-down and the calendar of the period that ends with the window.
+
+    Args:
+        slo: The SLO.
+        window: The page's range.
+        spans_ms: The times that corrections leave out.
+        is_past: Whether the range ended in the past.
+    """
     to_ms = window.to_ms
     from_ms = period_start_ms(slo, to_ms)
     width_s = step_s((to_ms - from_ms) / 1000)
@@ -59,11 +68,11 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     corrected = [b for begin, end in parts for b in read_buckets(slo, begin, end, MINUTE_NS)]
     found = without(found, corrected, width_s * 1000)
     if not has_calendar:
-        _burn_down(slo, found, period)
+        _burn_down(slo, found, period, is_past=is_past)
         return
     left, right = st.columns([3, 2], gap="small")
     with left:
-        _burn_down(slo, found, period)
+        _burn_down(slo, found, period, is_past=is_past)
     with right, st.container(border=True, key="card-calendar"):
         st.html(
             '<div class="ek-title">Budget by day<small>of the whole budget, share spent '
@@ -72,7 +81,7 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
         st.html(calendar_grid(calendar(found, slo.target, from_ms, to_ms)))
 
 
-def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
+def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window, *, is_past: bool) -> None:
     left = burn_down(found, slo.target)
     points = budget_line(found, slo.target, period.step_s * 1000, period.from_ms, period.to_ms)
     frame = pd.DataFrame(
@@ -96,7 +105,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         ticks = round_ticks(_LOWEST, figure.top, "%", 4)
         lowest = f"−{formats.percent(-min(left))}"
         figure.y_ticks = [(_LOWEST, lowest), *(t for t in ticks if t[0] > _LOWEST)]
-    words = f"of {slo.current_period}: {_state_words(left)}"
+    words = state_words(slo, left, is_past=is_past)
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)
         words += f"; {formats.count(bad)} bad of {formats.count(total)}"
@@ -108,12 +117,24 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
     )
 
 
-def _state_words(left: Sequence[float]) -> str:
+def state_words(slo: Slo, left: Sequence[float], *, is_past: bool) -> str:
+    """Return of which period the budget is, and what is left of it.
+
+    Args:
+        slo: The SLO.
+        left: The share left after each bucket of the period.
+        is_past: Whether the period ended in the past.
+    """
+    period, now = slo.current_period, " now"
+    if is_past:
+        period, now = f"{slo.period_words} up to the range's end", ""
     if not left:
-        return formats.NO_DATA
-    if left[-1] < 0:
-        return f"exhausted, {formats.factor(1 - left[-1])} spent"
-    return f"{formats.percent(left[-1])} left now"
+        state = formats.NO_DATA
+    elif left[-1] < 0:
+        state = f"exhausted, {formats.factor(1 - left[-1])} spent"
+    else:
+        state = f"{formats.percent(left[-1])} left{now}"
+    return f"of {period}: {state}"
 
 
 def calendar_grid(days: Sequence[Day]) -> str:

@@ -56,7 +56,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             judged = draft_window(window)
             now, then = read_draft(slo, tried, judged, spans_ms)
         except ConfigurationError as error:
-            st.caption(str(error))
+            st.caption(markup.plain(str(error)))
             return
         rows = [
             _row("current", slo.indicator.threshold_s, slo.target, now),
@@ -74,7 +74,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
         )
         st.html(markup.table(headers, rows, "Current and draft objective"))
         if words := shortened_words(judged.duration_s, asked_s):
-            st.caption(words)
+            st.caption(markup.plain(words))
 
 
 def shortened_words(judged_s: float, asked_s: float) -> str:

@@ -329,38 +329,42 @@ def months(now: datetime, num: int = 6) -> list[tuple[str, str, str]]:
     return found
 
 
-def budget_summary(name: str, row: Row | None) -> StateSummary:
+def budget_summary(name: str, row: Row | None, past_ms: int | None = None) -> StateSummary:
     """Return an SLO's state in a sentence, and what to look for below.
 
     Args:
         name: Name of the SLO.
         row: Its newest evaluation; None if it was never evaluated.
+        past_ms: The end of a range in the past, of which the sentence speaks; None for now.
     """
     look = "Start with the requests that burned it, then see who sent them and where the time went."
+    at, has, is_, can = "", "has", "is", "cannot"
+    if past_ms is not None:
+        at, has, is_, can = f"At {formats.moment_ms(past_ms)}, ", "had", "was", "could not"
     if row is None:
-        return StateSummary("unknown", f"{name} has not been evaluated yet", look)
+        return StateSummary("unknown", f"{at}{name} {has} not been evaluated yet", look)
     if row.get("objective") in SESSIONS:
         look = "Start with the worst sessions: their page says what each waited for."
     level, state = slo_state(row)
     left = row["budget_left_ratio"]
     if row["state"] == "unknown":
         why = "the alert SloEvaluationFailed says why"
-        return StateSummary(level, f"{name} cannot be evaluated: {why}", look)
+        return StateSummary(level, f"{at}{name} {can} be evaluated: {why}", look)
     if left is None and row["state"] == "stale":
-        return StateSummary(level, f"{name}: {state}", look)
+        return StateSummary(level, f"{at}{name}: {state}", look)
     if left is None:
-        return StateSummary(level, f"{name} has no requests to judge in its period", look)
+        return StateSummary(level, f"{at}{name} {has} no requests to judge in its period", look)
     counts = f"{formats.count(row['total'] - row['good'])} of {formats.count(row['total'])} bad"
     if row.get("objective") == "cost":
         spent, most = (formats.number(each) for each in (row["total"] - row["good"], row["total"]))
         counts = f"{spent} of {most} spent"
         look = "Its burn rate is spending against an even pace; the Cost page shows who spent it."
     if left < 0:
-        headline = f"{name} has exhausted its error budget, {formats.factor(1 - left)} spent"
+        headline = f"{at}{name} {has} exhausted its error budget, {formats.factor(1 - left)} spent"
     else:
-        headline = f"{name} has {formats.percent(left)} of its error budget left"
+        headline = f"{at}{name} {has} {formats.percent(left)} of its error budget left"
     if row["state"] == "firing":
-        headline += f"; a {row['severity'] or 'alert'} is firing"
+        headline += f"; a {row['severity'] or 'alert'} {is_} firing"
     if row["state"] == "stale":
         headline += f"; {state}"
     return StateSummary(level, f"{headline} ({counts})", look)

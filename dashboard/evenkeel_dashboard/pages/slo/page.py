@@ -124,12 +124,13 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     every = found()
     now = [row for row in every if row["slo"] == name]
     newest_ms = now[0]["time_ms"] if now else None
+    past_ms = window.to_ms if selection.is_past(now_ms()) else None
     evaluated = (
         "never evaluated" if newest_ms is None else f"evaluated {formats.moment_ms(newest_ms)}"
     )
     st.html(
         markup.verdict_banner(
-            budget_summary(name, now[0] if now else None),
+            budget_summary(name, now[0] if now else None, past_ms),
             f"data as of {formats.clock_ms(now_ms())} · {evaluated}",
         )
     )
@@ -153,7 +154,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         return
     if is_of_sessions(slo):
         st.html(_session_link(slo, selection.unfiltered().to_params()))
-        show_budget(slo, window, spans_ms)
+        show_budget(slo, window, spans_ms, is_past=past_ms is not None)
         return
     if slo.indicator.budget is not None:
         filters = page_filters(slo.indicator.shared_select)
@@ -175,7 +176,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     found_spent = spent()
     _show_requests(found_spent, selection)
     _show_spent(found_spent, selection, part, slo)
-    show_budget(slo, window, spans_ms)
+    show_budget(slo, window, spans_ms, is_past=past_ms is not None)
 
 
 def _session_link(slo: Slo, params: Mapping[str, str]) -> str:
@@ -292,4 +293,5 @@ def _show_causes(row: Mapping[str, Any]) -> None:
         if row[f"num_{end}"]
     ]
     total = f"{formats.count(row['num_bad'])} bad of {formats.count(row['num_events'])} requests"
-    st.caption(f"{total}{'; of bad requests, ' + ', '.join(ends) if ends else ''}.")
+    of_bad = f"; of bad requests, {', '.join(ends)}" if ends else ""
+    st.caption(markup.plain(f"{total}{of_bad}."))

@@ -48,7 +48,8 @@ def _show_corrections(slo: str) -> None:
     )
     found = read_corrections()
     if found is None:
-        st.caption(f"No corrections from {settings().collector_url}: check --collector-url.")
+        words = f"No corrections from {settings().collector_url}: check --collector-url."
+        st.caption(markup.plain(words))
         return
     shown = [c for c in found if c["slo"] in ("", slo)]
     if not shown:

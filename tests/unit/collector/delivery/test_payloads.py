@@ -18,6 +18,8 @@ from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.delivery.alertmanager import alertmanager_message
 from evenkeel_collector.delivery.email import make_email
 from evenkeel_collector.delivery.payloads import Posting, make_posting
+from evenkeel_collector.delivery.slack import slack_message
+from evenkeel_collector.delivery.text import text_of, title_of
 
 NOW_NS = 1_795_168_800 * 10**9
 BY_SERVICE = AlertGrouping(("service",))
@@ -209,6 +211,36 @@ def test_slack_refuses_no_message_for_its_limits(notes: dict[str, str], num_aler
         assert 0 < len(text) <= limit
         # Neither a mention nor part of an escaped character or of a link.
         assert not re.search(r"<(?!https?://[^<>|]*\|[^<>]*>)|&(?!(amp|lt|gt);)", text)
+
+
+BURNED = "Chat starts fast: the error budget burned 20 times too fast"
+
+
+def test_a_resolved_alert_is_of_the_past_for_every_receiver() -> None:
+    """A reader of "burns 20 times too fast" looks for an incident that is over."""
+    over = notification("resolved")
+    receivers = {
+        kind: Receiver("r", "https://example.com/", kind)
+        for kind in (ReceiverType.WEBHOOK, ReceiverType.SLACK, ReceiverType.ALERTMANAGER)
+    }
+    for receiver in receivers.values():
+        body = make_posting(receiver, over, NOW_NS).body
+        assert BURNED in body and "burns" not in body
+    assert title_of(over) == f"Resolved: {BURNED}"
+    assert f"summary: {BURNED}" in text_of(over) and "burns" not in text_of(over)
+    assert "burns 20 times" in text_of(notification()), "it still fires"
+
+
+def test_in_a_group_only_what_has_ended_is_of_the_past() -> None:
+    alerts = [NotifiedAlert(LABELS, NOTES, NOW_NS, ends_ns) for ends_ns in (None, NOW_NS)]
+    found = group_notification("r", {"service": "chat"}, alerts)
+    body = alertmanager_message(Receiver("r", "https://example.com/"), found)
+    said = [alert["annotations"]["summary"] for alert in body["alerts"]]
+    assert said == [NOTES["summary"], BURNED]
+    assert "summary" not in body["commonAnnotations"]
+    assert body["commonAnnotations"]["top_cause"] == NOTES["top_cause"]
+    lines = str(slack_message("2 alerts", found)["blocks"])
+    assert f"*resolved*: {BURNED}" in lines and f"*page firing*: {NOTES['summary']}" in lines
 
 
 def test_a_signed_group_says_what_it_is(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """Table rows of requests and alerts."""
 
+from datetime import UTC
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from evenkeel_dashboard.draw.appearance import LIGHT
 from evenkeel_dashboard.draw.request_rows import (
     alert_cells,
+    alert_headers,
     end_cell,
     example_ids,
     request_cells,
     short_id,
 )
+from evenkeel_dashboard.draw.zones import use_zone
 
 MINUTE_MS = 60_000
 
@@ -62,6 +66,26 @@ def test_a_firing_alert_lasts_until_now_and_names_bad_requests() -> None:
     quiet = alert_cells(alert | {"annotations": {}, "was_silenced": True}, 0, {})
     assert "firing (silenced)" in quiet[0].html
     assert quiet[8].html == "–"
+
+
+def test_a_resolved_alert_is_of_the_past() -> None:
+    alert: dict[str, Any] = {
+        "state": "resolved", "slo": "s", "severity": "page", "was_silenced": False, "started_ms": 0,
+        "fired_ms": MINUTE_MS, "ended_ms": 2 * MINUTE_MS, "burn_long": 20.3,
+        "annotations": {"summary": "Chat: the error budget burns 20.3 times too fast"},
+    }  # fmt: skip
+    said = alert_cells(alert, 0, {})[6].text
+    assert said == "Chat: the error budget burned 20.3 times too fast"
+    firing = alert_cells(alert | {"state": "firing"}, 0, {})[6].text
+    assert firing == "Chat: the error budget burns 20.3 times too fast"
+
+
+def test_the_header_of_the_time_of_firing_names_the_zone() -> None:
+    use_zone(ZoneInfo("Asia/Kolkata"))
+    try:
+        assert alert_headers()[3] == "fired (IST)"
+    finally:
+        use_zone(UTC)
 
 
 def test_ids_of_exemplars_are_first_words() -> None:

@@ -122,4 +122,5 @@ def test_a_class_says_what_happens_to_its_hits_and_where_its_evidence_is_from() 
 
 
 def test_a_near_miss_leads_to_its_own_request_of_the_trace() -> None:
-    assert near_miss_href({"trace_id": "4f2a", "time_ms": 12}) == "./request?trace_id=4f2a&at=12"
+    href = near_miss_href({"trace_id": "4f2a", "time_ms": 12}, {"tz": "local"})
+    assert href == "./request?trace_id=4f2a&at=12&tz=local"

@@ -1,8 +1,14 @@
 """Memory or compute: the diagnosis from its signals, and vLLM's metrics in the same columns."""
 
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from evenkeel_dashboard.draw.control import control
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.model import (
     COLUMNS,
     Load,
@@ -18,6 +24,7 @@ from evenkeel_dashboard.pages.engine.outcomes import (
     side_by_side,
     steps_words,
 )
+from evenkeel_dashboard.pages.engine.page import _verdict
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,7 @@ def test_blocks_in_use_with_nothing_running_are_a_leak() -> None:
 
 
 CALM, BUDGET = Load(0, 0, 0.1, 0, 0.2, 0, 0), Load(4, 0, 0.1, 0, 0.6, 4, 0)
+BLIND, NOTHING = Load(4, None, None, None, 0.6), Load(None, None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +87,10 @@ CALM, BUDGET = Load(0, 0, 0.1, 0, 0.2, 0, 0), Load(4, 0, 0.1, 0, 0.6, 4, 0)
         (CALM, BUDGET, False, "Nothing is queued now. Compute-bound until 03:08, 6 min ago: each"),
         (CALM, BUDGET, True, "Nothing was queued at the end of this range. Compute-bound until"),
         (CALM, CALM, False, "Neither memory nor compute is a limit"),
+        (BUDGET, BUDGET, True, "Compute-bound: in the last 5 min of this range, each step's"),
+        (CALM, CALM, True, "In the last 5 min of this range, neither memory nor compute was"),
+        (BLIND, BLIND, True, "Queue of unknown cause: in the last 5 min of this range, the"),
+        (NOTHING, NOTHING, True, "No engine data"),
     ],
 )  # fmt: skip
 def test_a_verdict_speaks_of_the_last_minutes(
@@ -88,6 +100,28 @@ def test_a_verdict_speaks_of_the_last_minutes(
     said = verdict(diagnose(recent), diagnose(queued), "5 min", until, is_past=is_past)
     assert said.headline.startswith(headline)
     assert ("--max-num-batched-tokens" in said.advice) == (queued is BUDGET)
+
+
+@pytest.mark.parametrize("num_waiting", [0.0, 9.0])
+def test_a_verdict_on_a_past_range_counts_from_its_end(num_waiting: float) -> None:
+    end = datetime(2025, 11, 25, 10, tzinfo=UTC)
+    end_ms = int(end.timestamp() * 1000)
+    rows = [
+        dict.fromkeys(COLUMNS)
+        | {
+            "bucket": end - timedelta(minutes=minutes), "num_running": 8.0, "num_preempted": 0.0,
+            "num_waiting": 9.0 if minutes > 20 else num_waiting, "kv_live_ratio": 0.99,
+        }
+        for minutes in range(60, 0, -1)
+    ]  # fmt: skip
+    data = SimpleNamespace(rows=rows, waiting=[], engines=[])
+    said = _verdict(cast(EngineData, data), Window(end_ms - 3_600_000, end_ms, 60), is_past=True)
+    assert said.headline == (
+        "Memory-bound: in the last 5 min of this range, requests waited for KV blocks"
+        if num_waiting
+        else "Nothing was queued at the end of this range. Memory-bound until 2025-11-25 09:40:00 "
+        "UTC, 20 min before the range's end: requests waited for KV blocks"
+    )
 
 
 def test_an_engine_slower_than_the_others_at_the_same_work_stands_out() -> None:

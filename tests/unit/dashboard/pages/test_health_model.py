@@ -161,8 +161,44 @@ def test_an_slo_that_fires_but_no_longer_burns_has_recovered(
 def test_a_verdict_on_a_past_range_says_when() -> None:
     past = Shown("in this range", TEN_PAST_THREE_MS, is_past=True, burned_ms={})
     headline = verdict([BURNING], CROWDED, CALM, past).headline
-    assert headline.startswith("At 03:10:00 UTC, chat-ttft was burning its error budget")
-    assert verdict([slo()], CALM, CALM, past).headline.startswith("At 03:10:00 UTC, healthy")
+    assert headline.startswith("At 2026-11-25 03:10:00 UTC, chat-ttft was burning its error budget")
+    calm = verdict([slo()], CALM, CALM, past).headline
+    assert calm.startswith("At 2026-11-25 03:10:00 UTC, healthy")
+
+
+@pytest.mark.parametrize(
+    ("slos", "headline"),
+    [
+        (
+            [RECOVERED],
+            "chat-ttft had recovered at 2026-11-25 03:04:00 UTC; a ticket was still open",
+        ),
+        ([slo(budget_left_ratio=-0.2)], "no SLO was firing, but chat-ttft had spent its error"),
+        (
+            [slo(state="no_data", sli=None, budget_left_ratio=None)],
+            "there was no data to judge the SLOs",
+        ),
+        (
+            [slo(state="stale", time_ms=1_795_560_000_000)],
+            "no SLO had been evaluated since 2026-11-24 22:40:00 UTC",
+        ),
+        (
+            [slo(), slo(slo="chat-e2e", state="unknown", sli=None, budget_left_ratio=None)],
+            "1 of 2 SLOs met, but chat-e2e could not be evaluated",
+        ),
+        (
+            [slo(), slo(slo="renamed", state="stale", time_ms=1_795_560_000_000)],
+            "healthy: 1 of 1 SLOs met, none firing; renamed was no longer evaluated",
+        ),
+    ],
+)
+def test_a_verdict_on_a_past_range_is_in_the_past(
+    slos: list[dict[str, Any]], headline: str
+) -> None:
+    burned_ms = {"chat-ttft": TEN_PAST_THREE_MS - 360_000}
+    past = Shown("in this range", TEN_PAST_THREE_MS, is_past=True, burned_ms=burned_ms)
+    said = verdict(slos, CALM, EMPTY, past).headline
+    assert said.startswith(f"At 2026-11-25 03:10:00 UTC, {headline}")
 
 
 def test_requests_of_a_sender_whose_clock_is_ahead_are_not_the_newest() -> None:

@@ -79,8 +79,8 @@ def test_the_names_of_others_in_an_answer_are_no_markdown() -> None:
     app = AppTest.from_function(script, default_timeout=240).run()
     assert not app.exception
     first, last = (each.value for each in app.caption)
-    assert first == r"The saving is unknown: there are \!\[x\]\(http\://a\)."
-    assert last == "The saving is unknown: did you mean 'acme'?"
+    assert first == r"The saving is unknown\: there are \!\[x\]\(http\://a\)\."
+    assert last == r"The saving is unknown\: did you mean 'acme'?"
 
 
 def test_the_names_of_alerts_in_a_refusal_are_no_markdown(monkeypatch: pytest.MonkeyPatch) -> None:

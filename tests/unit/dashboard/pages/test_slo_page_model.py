@@ -16,7 +16,7 @@ from evenkeel_dashboard.draw import formats
 from evenkeel_dashboard.draw.zones import use_zone
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.user_access import slos_of
-from evenkeel_dashboard.pages.slo.budget_figure import calendar_grid
+from evenkeel_dashboard.pages.slo.budget_figure import calendar_grid, state_words
 from evenkeel_dashboard.pages.slo.draft import shortened_words
 from evenkeel_dashboard.pages.slo.model import (
     DAY_MS,
@@ -301,6 +301,44 @@ def test_the_sentence_at_the_top(row: dict[str, object] | None, level: str, head
     found = budget_summary("s", row)
     assert (found.level, found.headline) == (level, headline)
     assert "requests that burned it" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("row", "headline"),
+    [
+        (None, "s had not been evaluated yet"),
+        (evaluated(budget_left_ratio=None), "s had no requests to judge in its period"),
+        (evaluated(), "s had 25% of its error budget left (5 of 100 bad)"),
+        (
+            evaluated(budget_left_ratio=-1.6, state="firing", severity="page"),
+            "s had exhausted its error budget, 2.6× spent; a page was firing (5 of 100 bad)",
+        ),
+        (
+            evaluated(state="unknown", budget_left_ratio=None, good=0, total=0),
+            "s could not be evaluated: the alert SloEvaluationFailed says why",
+        ),
+    ],
+)
+def test_the_sentence_at_the_top_of_a_past_range(
+    row: dict[str, object] | None, headline: str
+) -> None:
+    found = budget_summary("s", row, past_ms=1_795_560_000_000)
+    assert found.headline == f"At 2026-11-24 22:40:00 UTC, {headline}"
+
+
+@pytest.mark.parametrize(
+    ("left", "is_past", "words"),
+    [
+        ([0.9, 0.63], False, "of the last 30d: 63% left now"),
+        ([0.9, 0.63], True, "of 30d up to the range's end: 63% left"),
+        ([0.9, -1.6], True, "of 30d up to the range's end: exhausted, 2.6× spent"),
+        ([], True, "of 30d up to the range's end: no data"),
+    ],
+)
+def test_the_budget_left_is_that_of_now_only_at_present(
+    left: list[float], is_past: bool, words: str
+) -> None:
+    assert state_words(SLO, left, is_past=is_past) == words
 
 
 def test_of_sessions_it_leads_to_their_page() -> None:
