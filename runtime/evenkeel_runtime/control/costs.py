@@ -134,7 +134,7 @@ class Costs:
         answer = self.shares.expect_answer(shares)
         if cost.max_tokens is not None:
             answer = min(answer, cost.max_tokens)
-        tokens = self.cache.round_up(cost.tokens + int(answer))
+        tokens = self.cache.round_up(max(1, cost.tokens + int(answer)))
         return self.shares.claim(shares, tokens, due_s)
 
     def change_shares(self, *, acts: bool) -> None:

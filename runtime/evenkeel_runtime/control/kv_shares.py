@@ -37,7 +37,7 @@ class Claim:
     Attributes:
         due_s: Its deadline; earlier ones of an owner go first.
         shares: The shares it counts in.
-        tokens: What it holds.
+        tokens: What it holds, at least one.
         let_in: Done when it holds it.
         waits_for: The owners that hold too much for it, or that an earlier one waits for.
     """
@@ -92,7 +92,8 @@ class KvShares:
     def claim(self, shares: Sequence[Share], tokens: int, due_s: float) -> Claim:
         """Return a claim that is let in at once, or when its owners hold less."""
         let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        claim = Claim(due_s, next(self._numbers), shares, tokens, let_in)
+        # A claim to nothing would never exceed a share.
+        claim = Claim(due_s, next(self._numbers), shares, max(1, tokens), let_in)
         self._waiting.append(claim)
         self._let_in()
         return claim
@@ -103,24 +104,22 @@ class KvShares:
             claim.shares = find_shares([share.owner for share in claim.shares])
         self._let_in()
 
-    def leave(self, claim: Claim, answer_tokens: int | None) -> None:
+    def leave(self, claim: Claim, answer_tokens: float | None) -> None:
         """Give up what a request holds or waits for; learn from the length of its answer."""
         if claim in self._waiting:
             self._waiting.remove(claim)
         elif claim.number in self._inside:
             self._inside.remove(claim.number)
             for share in claim.shares:
-                left = self._held[share.owner] - claim.tokens
-                if left:
+                left = self._held.pop(share.owner, 0) - claim.tokens
+                if left > 0:
                     self._held[share.owner] = left
-                else:
-                    del self._held[share.owner]
                 if answer_tokens is not None:
-                    self._learn(share.owner, answer_tokens)
+                    self._learn(share.owner, max(0.0, answer_tokens))
         self._let_in()
 
-    def _learn(self, owner: Owner, tokens: int) -> None:
-        before = self._answers.pop(owner, float(tokens))
+    def _learn(self, owner: Owner, tokens: float) -> None:
+        before = self._answers.pop(owner, tokens)
         self._answers[owner] = before + _NEWEST * (tokens - before)
         while len(self._answers) > _MAX_OWNERS:
             self._answers.popitem(last=False)

@@ -85,6 +85,17 @@ class Visit:
         """Whether it has no first token though that is late."""
         return self.is_streamed and not self.has_first_token and now_s > self.late_s
 
+    def refund(self) -> None:
+        """Give back what it used of its quotas; it uses none of them any more."""
+        for account in self.accounts:
+            account.refund()
+        self.accounts = []
+
+    def end_accounts(self, tokens: int) -> None:
+        """Charge its tokens to its quotas, of which it uses no place any more."""
+        for account in self.accounts:
+            account.end(tokens)
+
     @property
     def priority(self) -> int:
         """Its priority in vLLM, lower first: its deadline, or its arrival if control does not act.

@@ -88,7 +88,8 @@ class ControlMiddleware:
             turn = _Turn(control, visit, _Waiting(receive, self._budget, reads))
             await self._serve_in_turn(turn, scope, send)
         finally:
-            control.leave(visit, request.count_tokens(), request.count_cached_tokens())
+            tokens, cached = request.count_tokens(), request.count_cached_tokens()
+            control.leave(visit, tokens, cached, request.find_answer_length())
 
     async def _serve_at_engine(
         self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
@@ -310,7 +311,7 @@ def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
             if message["type"] == "http.response.start":
                 is_stream = message["status"] == 200 and _is_event_stream(message)
                 if message["status"] in _NOT_ALLOWED:
-                    control.refund(visit)
+                    visit.refund()
             elif is_stream and (body := message.get("body")) and not body.startswith(_NO_TOKEN):
                 control.record_first_token(visit)
         return send(message)

@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.costs import PromptCost
 from evenkeel_runtime.control.door import Door
-from evenkeel_runtime.control.kv_shares import MAX_WAITING
+from evenkeel_runtime.control.kv_shares import MAX_WAITING, Share
 from evenkeel_runtime.control.measure import claim_share
 from evenkeel_runtime.control.measure import measure as measure_prompt
 from evenkeel_runtime.control.prefixes import KvCache
 from evenkeel_runtime.control.visit import RefusedError, Visit
+from evenkeel_runtime.request.trace import EngineRun, HttpRequest
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.control_files import control_of
 
@@ -191,6 +195,73 @@ async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> No
     for visit in visits:
         control.leave(visit, 210)
     assert control.costs.shares.held() == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(1, 120), min_size=1, max_size=20),
+            st.booleans(),
+            st.integers(0, 9),
+        ),
+        max_size=25,
+    )
+)
+@settings(deadline=None)
+async def test_whatever_requests_teach_the_share_holds_and_no_place_is_lost(
+    requests: list[tuple[list[int], bool, int]],
+) -> None:
+    """Requests with several prompts, whose callers leave after a token or wait for the end."""
+    control = make("[tenants.acme]\nkv_share = 0.3\nactive = 1000")
+    running: list[tuple[HttpRequest, Visit]] = []
+
+    def end(request: HttpRequest, visit: Visit) -> None:
+        answer = request.find_answer_length()
+        control.leave(visit, request.count_tokens(), request.count_cached_tokens(), answer)
+
+    for prompts, leaves_early, ends in requests:
+        request = HttpRequest("text_completion", Caller(tenant="acme"))
+        visit = control.arrive(request.caller, 0)
+        for size in prompts:
+            measure_prompt(control, visit, range(size), "", 40)
+            run = EngineRun("r", "m", None, request, False, 0, 0, prompt_size=size)
+            run.last_output = SimpleNamespace(prompt_token_ids=range(size))
+            run.num_final_tokens, run.end_ns = 30, 1
+            request.runs.append(run)
+        if leaves_early:
+            for run in request.runs[1:]:
+                run.last_output, run.num_final_tokens, run.end_ns = None, 0, None
+            request.runs[0].was_cancelled = True
+        claim = claim_share(control, visit)
+        assert claim is not None and claim.tokens >= sum(prompts)
+        if claim.let_in.done():
+            control.queue(visit)
+            control.enter(visit)
+        running.append((request, visit))
+        for _ in range(min(ends, len(running))):
+            end(*running.pop(0))
+        held = control.costs.shares.held().get(("tenant", "acme"), 0)
+        num_inside = sum(v.claim is not None and v.claim.let_in.done() for _, v in running)
+        assert held <= 300 or num_inside == 1
+    for request, visit in running:
+        end(request, visit)
+    assert control.costs.shares.held() == {}
+    assert (control.gate.num_inside, control.costs.shares.count_waiting()) == (0, 0)
+    assert 0 <= control.costs.shares.expect_answer([Share(("tenant", "acme"), 300)]) <= 256
+
+
+async def test_a_part_that_fails_keeps_no_place_and_no_quota() -> None:
+    control = make("[tenant]\nactive = 1")
+    for _ in range(3):
+        visit, _ = measure(control, range(20), tenant="acme")
+        control.queue(visit)
+        control.enter(visit)
+        assert visit.cost is not None
+        unhashable: Any = [{}]
+        visit.cost.hashes = unhashable
+        with pytest.raises(TypeError):
+            control.leave(visit, 30)
+    assert control.gate.num_inside == 0
 
 
 async def test_only_so_many_wait_for_a_share() -> None:

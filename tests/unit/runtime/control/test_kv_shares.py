@@ -73,7 +73,24 @@ async def test_answers_are_expected_to_be_as_long_as_the_owners_last_ones() -> N
     assert shares.expect_answer([ACME]) == pytest.approx(110)
 
 
-@given(st.lists(st.tuples(st.integers(1, 120), st.integers(0, 9), st.booleans()), max_size=40))
+async def test_no_answer_teaches_less_than_nothing() -> None:
+    shares = KvShares()
+    for _ in range(3):
+        shares.leave(shares.claim([ACME], 1, 1), -5000)
+    assert shares.expect_answer([ACME]) == 0
+
+
+@pytest.mark.parametrize("tokens", [0, -700])
+async def test_every_claim_holds_something(tokens: int) -> None:
+    shares = KvShares()
+    claims = [shares.claim([ACME], tokens, due) for due in range(1, 120)]
+    assert sum(claim.let_in.done() for claim in claims) == 100
+    for claim in claims:
+        shares.leave(claim, None)
+    assert shares.held() == {} and shares.count_waiting() == 0
+
+
+@given(st.lists(st.tuples(st.integers(-20, 120), st.integers(0, 9), st.booleans()), max_size=40))
 async def test_shares_hold_and_nobody_is_forgotten(steps: list[tuple[int, int, bool]]) -> None:
     shares = KvShares()
     claims = []
