@@ -59,6 +59,7 @@ class Visit:
         is_streamed: Whether its answer is streamed, so that its first token can be observed; set
             when its body is read at the gate, or when the engine gets it.
         has_first_token: Whether its first token was observed.
+        has_output: Whether the engine has answered any of it.
     """
 
     slo_class: str
@@ -79,6 +80,7 @@ class Visit:
     entered_s: float | None = None
     is_streamed: bool = False
     has_first_token: bool = False
+    has_output: bool = False
     keeps_order: bool = False
 
     def is_overdue(self, now_s: float) -> bool:

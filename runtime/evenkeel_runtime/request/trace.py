@@ -14,7 +14,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evenkeel.spans import Status
-from evenkeel_runtime.control.visit import Visit
+from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
 from evenkeel_runtime.wire.observation import MAX_ANSWER_TOKENS, Observation
@@ -371,6 +371,8 @@ def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
 
 def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | None]:
     """Return the run's status, and the error type if it failed."""
+    if isinstance(run.error, RefusedError):
+        return Status.ERROR, run.error.reason
     if run.error is not None:
         name = type(run.error).__name__
         return (Status.SHED if name in _SHED_ERRORS else Status.ERROR), name

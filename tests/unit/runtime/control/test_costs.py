@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.costs import PromptCost, RenderedPrompt
 from evenkeel_runtime.control.door import Door
 from evenkeel_runtime.control.kv_shares import MAX_WAITING, Share
 from evenkeel_runtime.control.measure import claim_share
@@ -54,7 +55,7 @@ def measure(
     **caller: Any,
 ) -> tuple[Visit, PromptCost]:
     visit = control.arrive(Caller(**caller), 0)
-    return visit, measure_prompt(control, visit, tokens, "", max_tokens)
+    return visit, measure_prompt(control, visit, RenderedPrompt(tokens, max_tokens=max_tokens))
 
 
 @pytest.mark.parametrize(
@@ -152,15 +153,16 @@ async def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> Non
 def test_all_prompts_of_a_request_count() -> None:
     control = make()
     visit, first = measure(control, range(150), 20, tenant="acme")
-    second = measure_prompt(control, visit, range(200, 450), "", 90)
+    second = measure_prompt(control, visit, RenderedPrompt(range(200, 450), max_tokens=90))
     assert (first.tokens, first.max_tokens) == (150, 20)
     assert (second.tokens, second.max_tokens) == (250, 50)
     assert visit.cost is not None
     assert (visit.cost.tokens, visit.cost.max_tokens) == (400, 70)
     assert visit.due_s == pytest.approx(0.5 * 4)
     control.enter(visit)
+    visit.has_output = True
     # A step of a beam search.
-    measure_prompt(control, visit, range(500, 600), "", 1)
+    measure_prompt(control, visit, RenderedPrompt(range(500, 600), max_tokens=1))
     assert visit.due_s == pytest.approx(0.5 * 4)
     assert visit.cost.tokens == 400
     control.leave(visit, 520)
@@ -174,12 +176,58 @@ def test_a_beam_search_under_way_is_not_refused_for_its_length() -> None:
     visit, first = measure(control, range(198), 20, route="agent")
     assert first.max_tokens == 2
     control.enter(visit)
+    visit.has_output = True
     # Each step's prompt has the answer so far.
     for size in (199, 200, 201):
-        step = measure_prompt(control, visit, range(size), "", 1)
+        step = measure_prompt(control, visit, RenderedPrompt(range(size), max_tokens=1))
         assert step.max_tokens == 1
     assert not control.counts.refused
     control.leave(visit, 201)
+
+
+@pytest.mark.parametrize("mode", ["act", "dry-run"])
+def test_a_prompt_measured_after_its_turn_is_checked_like_any_other(mode: str) -> None:
+    """Those of `/v1/responses` are rendered after it, as are all prompts of a batch."""
+    control = make(f'mode = "{mode}"\n' + FILE)
+    counts = control.counts.refused if mode == "act" else control.counts.would_refuse
+    for size in (199, 200):
+        visit = control.arrive(Caller(route="agent"), 0)
+        control.enter(visit)
+        for prompt in (range(20), range(size)):
+            with suppress(RefusedError):
+                measure_prompt(control, visit, RenderedPrompt(prompt))
+        assert visit.is_refused is (size == 200)
+    assert counts == {("chat", "context_length"): 1}
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "expected"),
+    [
+        pytest.param(None, 100 + 3 * 256 + 50 + 256, id="as long as an owner's first ones"),
+        pytest.param(20, 100 + 3 * 20 + 50 + 20, id="no longer than they may be"),
+    ],
+)
+async def test_all_answers_of_a_request_count(max_tokens: int | None, expected: int) -> None:
+    control = make("[tenants.acme]\nkv_share = 1.0")
+    visit = control.arrive(Caller(tenant="acme"), 0)
+    for size, num_answers in ((100, 3), (50, 1)):
+        prompt = RenderedPrompt(range(size), "", max_tokens, num_answers)
+        cost = measure_prompt(control, visit, prompt)
+        assert cost.max_tokens == max_tokens
+    claim = claim_share(control, visit)
+    assert claim is not None and claim.tokens == CACHE.round_up(expected)
+
+
+def test_the_length_of_an_answer_is_that_of_one() -> None:
+    request = HttpRequest("chat", Caller())
+    params = SimpleNamespace(n=3)
+    run = EngineRun("r", "m", params, request, False, 0, 0, num_final_tokens=60)
+    request.runs.append(run)
+    assert request.find_answer_length() is None
+    run.last_output, run.end_ns = SimpleNamespace(), 1
+    assert request.find_answer_length() == 20
+    run.was_cancelled = True
+    assert request.find_answer_length() is None
 
 
 async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
@@ -223,7 +271,7 @@ async def test_whatever_requests_teach_the_share_holds_and_no_place_is_lost(
         request = HttpRequest("text_completion", Caller(tenant="acme"))
         visit = control.arrive(request.caller, 0)
         for size in prompts:
-            measure_prompt(control, visit, range(size), "", 40)
+            measure_prompt(control, visit, RenderedPrompt(range(size), max_tokens=40))
             run = EngineRun("r", "m", None, request, False, 0, 0, prompt_size=size)
             run.last_output = SimpleNamespace(prompt_token_ids=range(size))
             run.num_final_tokens, run.end_ns = 30, 1
