@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenkeel_runtime.control import gate
 from evenkeel_runtime.control.admission import TOO_MANY_REQUESTS, AdmissionControl
 from evenkeel_runtime.control.config import ControlMode
 from evenkeel_runtime.control.costs import PromptCost, RenderedPrompt
@@ -47,22 +48,27 @@ def claim_share(control: AdmissionControl, visit: Visit) -> Claim | None:
     """Claim KV cache for a visit, let in at once or later; None if no share applies.
 
     Raises:
-        RefusedError: If too many requests wait for the same share.
+        RefusedError: If too many requests wait for the same share, or for any.
     """
     if visit.cost is None or control.config.mode is not ControlMode.ACT:
         return None
     if visit.claim is None:
         visit.claim = control.costs.claim(visit.owners, visit.cost, visit.due_s)
-        if visit.claim is not None and control.costs.shares.is_crowded(visit.claim):
-            control.costs.shares.leave(visit.claim, None)
+        shares = control.costs.shares
+        if visit.claim is None or visit.claim.let_in.done():
+            return visit.claim
+        if shares.is_crowded(visit.claim):
+            shares.leave(visit.claim, None)
             raise _refuse_share(
                 control,
                 visit,
                 f"{MAX_WAITING} requests of this {_name_owners(visit.claim.waits_for)} wait for "
                 "its share of the KV cache (kv_share) already; wait for some to end",
             )
-        if visit.claim is not None and not visit.claim.let_in.done():
-            visit.queued_s = control.now_s()
+        if shares.count_waiting() > gate.MAX_WAITING:
+            shares.leave(visit.claim, None)
+            raise control.push_out(visit)
+        visit.queued_s = control.now_s()
     return visit.claim
 
 

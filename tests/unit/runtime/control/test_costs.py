@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenkeel_runtime.control import gate
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.costs import PromptCost, RenderedPrompt
 from evenkeel_runtime.control.door import Door
@@ -325,6 +326,24 @@ async def test_only_so_many_wait_for_a_share() -> None:
     assert shares.count_waiting() == MAX_WAITING
     # Another tenant of the same route has room.
     other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
+    assert other is not None and other.let_in.done()
+
+
+async def test_only_so_many_wait_for_shares_in_all() -> None:
+    control = make("[session]\nkv_share = 0.3")
+    shares = control.costs.shares
+    for number in range(2 * gate.MAX_WAITING):
+        visit = measure(control, range(200), 20, session_id=f"s{number // 2}")[0]
+        claim_share(control, visit)
+    assert shares.count_waiting() == gate.MAX_WAITING
+    one_more = measure(control, range(200), 20, session_id="s0")[0]
+    with pytest.raises(RefusedError, match="the queue is full") as caught:
+        claim_share(control, one_more)
+    assert (caught.value.status, caught.value.reason) == (503, "shed")
+    control.leave(one_more, 0)
+    assert shares.count_waiting() == gate.MAX_WAITING
+    # Whoever need not wait is let in.
+    other = claim_share(control, measure(control, range(200), 20, session_id="other")[0])
     assert other is not None and other.let_in.done()
 
 
