@@ -22,8 +22,8 @@ class RefusedError(EvenkeelError):
     """A refused request.
 
     Attributes:
-        status: 400 for a prompt that is too long, 429 for a quota, 503 for load.
-        reason: `context_length`, `quota`, `kv_share`, `shed` or `queue_deadline`.
+        status: 400 for what is never served, 429 for a quota, 503 for load.
+        reason: `context_length`, `background`, `quota`, `kv_share`, `shed` or `queue_deadline`.
         retry_after_s: When to retry; None if that would not help.
     """
 
