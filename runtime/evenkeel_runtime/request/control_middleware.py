@@ -39,6 +39,7 @@ _MAX_STREAMED_BYTES = 32
 _RESPONSES_PATH = "/v1/responses"
 # What is in every JSON body with this key: the key, an escape in it, or UTF-16.
 _BACKGROUND = re.compile(rb"background|\\u|\0")
+_BOOL = TypeAdapter(bool)
 _BAD_REQUEST = 400
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
@@ -328,7 +329,7 @@ def asks_for_background(body: bytes | bytearray) -> bool:
     """Whether vLLM would read this body as a request for a background response."""
     asked = read_object(body) if _BACKGROUND.search(body) else None
     try:
-        return TypeAdapter(bool).validate_python((asked or {}).get("background"))
+        return _BOOL.validate_python((asked or {}).get("background"))
     except ValidationError:
         return False
 
