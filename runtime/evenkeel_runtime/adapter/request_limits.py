@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.costs import PromptCost, RenderedPrompt
 from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.prefixes import KvCache
 from evenkeel_runtime.control.visit import RefusedError
@@ -22,7 +22,8 @@ def apply_limits(
 ) -> None:
     """Measure a prompt, and limit the answer and the drafts as the control file says.
 
-    A prompt over its limit is refused at the door; without one, vLLM answers 400 for the error.
+    A prompt over its limit is refused at the door; without one, vLLM answers 400 for the error (or
+    ends a stream that has begun).
 
     Raises:
         ValueError: If the prompt is over its limit and the request has no door.
@@ -33,10 +34,14 @@ def apply_limits(
         return
     if not hasattr(params, "max_tokens"):
         return  # A pooling request has no answer to limit.
+    visit = request.visit
+    visit.has_output = visit.has_output or any(r.last_output is not None for r in request.runs)
+    prompt = RenderedPrompt(tokens, salt, params.max_tokens, getattr(params, "n", 1) or 1)
     try:
-        cost = measure(control, request.visit, tokens, salt, params.max_tokens)
+        cost = measure(control, visit, prompt)
     except RefusedError as error:
         if request.door is None:
+            run.error = error
             raise ValueError(str(error)) from error
         request.door.refuse(error)
         return

@@ -157,13 +157,17 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
         run.num_final_tokens = num_tokens
         return num_tokens
 
-    def find_times(request_id: str) -> list[EngineTimes]:
+    def find_times(request_id: str) -> list[list[EngineTimes]]:
+        found: dict[str, list[EngineTimes]] = {}
         processor = getattr(find_engine(), "output_processor", None)
         if processor is None:
             return []
-        internal_ids = processor.external_req_ids.get(request_id, ())
-        states = [processor.request_states.get(internal_id) for internal_id in internal_ids]
-        return [state.stats for state in states if state is not None and state.stats is not None]
+        for internal_id in processor.external_req_ids.get(request_id, ()):
+            state = processor.request_states.get(internal_id)
+            if state is not None and state.stats is not None:
+                name = internal_id if state.parent_req is None else state.parent_req.request_id
+                found.setdefault(name, []).append(state.stats)
+        return list(found.values())
 
     return EngineReader(is_streamed, record_output, read_engine, find_times, find_beam_search)
 

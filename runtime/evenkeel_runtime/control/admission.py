@@ -11,7 +11,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 
 from evenkeel_runtime.control.config import ControlConfig, ControlMode
@@ -258,28 +258,31 @@ class AdmissionControl:
             if any([limit.record(*sample) for limit in (self._patient, self._urgent)]):
                 self._resize()
 
-    def leave(self, visit: Visit, tokens: int, cached: int | None = None) -> None:
+    def leave(
+        self, visit: Visit, tokens: int, cached: int | None = None, answer: float | None = None
+    ) -> None:
         """Count a finished request and charge `tokens` to its quotas.
 
         Args:
             visit: The visit.
-            tokens: Tokens of its prompt and its answer.
+            tokens: Tokens of its prompts and its answers.
             cached: Prompt tokens that the engine found in its cache; None if unknown.
+            answer: Mean length of its answers, in tokens; None if none is complete.
         """
         self._visits.pop(id(visit), None)
-        is_served = not visit.is_refused or self.config.mode is ControlMode.DRY_RUN
-        if is_served and visit.is_overdue(self._clock()):
-            self._record_given_up(visit, self._clock())
-        if visit.cost is not None and visit.entered_s is not None and tokens:
-            self.costs.record_end(visit.cost, cached)
-        if visit.claim is not None:
-            answer = tokens - visit.cost.tokens if visit.cost is not None and tokens else None
-            self.costs.shares.leave(visit.claim, answer)
-        if visit.ticket is not None:
-            self._gate.leave(visit.ticket)
-        self._leave_shadow(visit)
-        for account in visit.accounts:
-            account.end(tokens)
+        with ExitStack() as ends:
+            # In reverse order, and each even if another fails: none may keep what it holds.
+            if visit.cost is not None and visit.entered_s is not None and tokens:
+                ends.callback(self.costs.record_end, visit.cost, cached)
+            if visit.claim is not None:
+                ends.callback(self.costs.shares.leave, visit.claim, answer)
+            ends.callback(visit.end_accounts, tokens)
+            ends.callback(self._leave_shadow, visit)
+            if visit.ticket is not None:
+                ends.callback(self._gate.leave, visit.ticket)
+            is_served = not visit.is_refused or self.config.mode is ControlMode.DRY_RUN
+            if is_served and visit.is_overdue(self._clock()):
+                self._record_given_up(visit, self._clock())
 
     def _leave_shadow(self, visit: Visit) -> None:
         """Count what a dry run's queue would have done to a finished or abandoned request."""
@@ -369,13 +372,7 @@ class AdmissionControl:
             self.counts.refused[name, reason] += 1
             if reason in _FOR_LOAD:
                 self._window.add(name, is_good=False, now_s=self._clock())
-        self.refund(visit)
-
-    def refund(self, visit: Visit) -> None:
-        """Give back what a request used of its quotas; it uses none of them any more."""
-        for account in visit.accounts:
-            account.refund()
-        visit.accounts = []
+        visit.refund()
 
     def _apply(self) -> None:
         """Apply the ladder's limits; none in a dry run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evenkeel_runtime.control.config import ControlConfig, Limits
 from evenkeel_runtime.control.kv_shares import Claim, KvShares, Owner, Share
@@ -16,15 +16,33 @@ OTHER_ROUTES = "*"
 BYTES_PER_TOKEN = 4
 
 
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt as vLLM has rendered it, and what the client asks for.
+
+    Attributes:
+        tokens: The prompt.
+        salt: What keeps it apart from other prompts in the prefix cache.
+        max_tokens: Longest answer; None if the client sets no limit.
+        num_answers: Answers to it.
+    """
+
+    tokens: Sequence[int]
+    salt: str = ""
+    max_tokens: int | None = None
+    num_answers: int = 1
+
+
 @dataclass(slots=True)
 class PromptCost:
-    """The prompt of a request, and what it may use.
+    """The prompts of a request, and what they may use.
 
     Attributes:
         tokens: Prompt tokens.
         cached: Of these, probably in the engine's prefix cache.
         hashes: Its blocks.
-        max_tokens: Longest answer; None if there is no limit.
+        max_tokens: Longest answer (of all: all answers together); None if there is no limit.
+        num_answers: Answers, each a sequence of its own in the engine.
         draft_tokens: Longest draft; None if there is no limit.
         excess: The context limit that the prompt exceeds; None if it fits.
     """
@@ -33,6 +51,7 @@ class PromptCost:
     cached: int
     hashes: Sequence[int] = ()
     max_tokens: int | None = None
+    num_answers: int = 1
     draft_tokens: int | None = None
     excess: int | None = None
 
@@ -41,8 +60,14 @@ class PromptCost:
         """Prompt tokens that the engine probably has to compute."""
         return self.tokens - self.cached
 
+    def of_all_answers(self) -> PromptCost:
+        """Return the cost with the longest answer times their number."""
+        longest = None if self.max_tokens is None else self.max_tokens * self.num_answers
+        return replace(self, max_tokens=longest)
+
     def include(self, other: PromptCost) -> None:
-        """Add another prompt of the same request."""
+        """Add another prompt of the same request; both are the cost of all their answers."""
+        self.num_answers += other.num_answers
         self.tokens += other.tokens
         self.cached += other.cached
         self.hashes = [*self.hashes, *other.hashes]
@@ -79,20 +104,17 @@ class Costs:
         self.shares = KvShares()
         self._prefixes = PrefixMemory(cache)
 
-    def measure(
-        self, owners: Sequence[Owner], tokens: Sequence[int], salt: str, max_tokens: int | None
-    ) -> PromptCost:
-        """Return what a prompt costs and may use.
+    def measure(self, owners: Sequence[Owner], prompt: RenderedPrompt) -> PromptCost:
+        """Return what a prompt costs and each answer to it may use.
 
         Args:
             owners: The request's tenant, session and route.
-            tokens: The prompt.
-            salt: What keeps its prefix apart from others' in the prefix cache.
-            max_tokens: Longest answer that the client asks for; None if it sets no limit.
+            prompt: The prompt.
         """
-        size = len(tokens)
-        hashes = self._prefixes.hash_blocks(tokens, salt)
-        cost = PromptCost(size, self._prefixes.count_cached(hashes, size), hashes, max_tokens)
+        size, max_tokens = len(prompt.tokens), prompt.max_tokens
+        hashes = self._prefixes.hash_blocks(prompt.tokens, prompt.salt)
+        cached = self._prefixes.count_cached(hashes, size)
+        cost = PromptCost(size, cached, hashes, max_tokens, prompt.num_answers)
         limits = [self.find_limits(owner) for owner in owners]
         contexts = [each.context_tokens for each in limits if each.context_tokens is not None]
         if contexts:
@@ -131,10 +153,10 @@ class Costs:
         shares = self._find_shares(owners)
         if not shares:
             return None
-        answer = self.shares.expect_answer(shares)
+        answer = self.shares.expect_answer(shares) * cost.num_answers
         if cost.max_tokens is not None:
             answer = min(answer, cost.max_tokens)
-        tokens = self.cache.round_up(cost.tokens + int(answer))
+        tokens = self.cache.round_up(max(1, cost.tokens + int(answer)))
         return self.shares.claim(shares, tokens, due_s)
 
     def change_shares(self, *, acts: bool) -> None:

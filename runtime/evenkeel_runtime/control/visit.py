@@ -22,8 +22,8 @@ class RefusedError(EvenkeelError):
     """A refused request.
 
     Attributes:
-        status: 400 for a prompt that is too long, 429 for a quota, 503 for load.
-        reason: `context_length`, `quota`, `kv_share`, `shed` or `queue_deadline`.
+        status: 400 for what is never served, 429 for a quota, 503 for load.
+        reason: `context_length`, `background`, `quota`, `kv_share`, `shed` or `queue_deadline`.
         retry_after_s: When to retry; None if that would not help.
     """
 
@@ -59,6 +59,7 @@ class Visit:
         is_streamed: Whether its answer is streamed, so that its first token can be observed; set
             when its body is read at the gate, or when the engine gets it.
         has_first_token: Whether its first token was observed.
+        has_output: Whether the engine has answered any of it.
     """
 
     slo_class: str
@@ -79,11 +80,23 @@ class Visit:
     entered_s: float | None = None
     is_streamed: bool = False
     has_first_token: bool = False
+    has_output: bool = False
     keeps_order: bool = False
 
     def is_overdue(self, now_s: float) -> bool:
         """Whether it has no first token though that is late."""
         return self.is_streamed and not self.has_first_token and now_s > self.late_s
+
+    def refund(self) -> None:
+        """Give back what it used of its quotas; it uses none of them any more."""
+        for account in self.accounts:
+            account.refund()
+        self.accounts = []
+
+    def end_accounts(self, tokens: int) -> None:
+        """Charge its tokens to its quotas, of which it uses no place any more."""
+        for account in self.accounts:
+            account.end(tokens)
 
     @property
     def priority(self) -> int:

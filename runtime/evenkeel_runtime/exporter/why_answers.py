@@ -32,14 +32,10 @@ _IDLE_MS = 500
 _FIRST_OF_SEVERAL = ("", "-0", "_0")
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredAnswer:
-    tenant: str | None
-    body: bytes
-
-
 class WhyStore:
     """Bounded store of recent requests' explanations; evicts the oldest first.
+
+    Clients choose ids, so requests of several tenants may have the same one.
 
     Args:
         max_requests: Maximum number of requests.
@@ -49,7 +45,9 @@ class WhyStore:
     def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[str, _StoredAnswer] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str | None], bytes] = OrderedDict()
+        # The tenant that had each id last.
+        self._last_tenant: dict[str, str | None] = {}
         self._num_bytes = 0
         self._lock = threading.Lock()
 
@@ -60,11 +58,14 @@ class WhyStore:
         """Store the explanation of a request."""
         body = msgspec.json.encode(answer)
         with self._lock:
-            before = self._kept.pop(request_id, None)
-            self._num_bytes += len(body) - (0 if before is None else len(before.body))
-            self._kept[request_id] = _StoredAnswer(tenant, body)
+            self._num_bytes += len(body) - len(self._kept.pop((request_id, tenant), b""))
+            self._kept[request_id, tenant] = body
+            self._last_tenant[request_id] = tenant
             while len(self._kept) > self._max_requests or self._num_bytes > self._max_bytes:
-                self._num_bytes -= len(self._kept.popitem(last=False)[1].body)
+                (oldest, whose), evicted = self._kept.popitem(last=False)
+                self._num_bytes -= len(evicted)
+                if self._last_tenant[oldest] == whose:
+                    del self._last_tenant[oldest]
 
     def find(self, request_id: str, tenant: str | None) -> bytes | None:
         """Return the JSON of a request, by its own id or that of its HTTP request.
@@ -72,13 +73,15 @@ class WhyStore:
         Args:
             request_id: The id.
             tenant: The asking tenant: another tenant's request is not found, and other tenants' ids
-                are omitted from the answer. None sees everything.
+                are omitted from the answer. None sees everything: the last request with the id.
         """
         with self._lock:
             for suffix in _FIRST_OF_SEVERAL:
-                kept = self._kept.get(request_id + suffix)
-                if kept is not None and tenant in (None, kept.tenant):
-                    return kept.body if tenant is None else self._hide(kept.body, tenant)
+                name = request_id + suffix
+                whose = self._last_tenant.get(name) if tenant is None else tenant
+                body = self._kept.get((name, whose))
+                if body is not None:
+                    return body if tenant is None else self._hide(body, tenant)
         return None
 
     def _hide(self, body: bytes, tenant: str) -> bytes:
@@ -86,7 +89,7 @@ class WhyStore:
         named = [rival["request_id"] for rival in answer["without"]]
         evicted = (answer["prefix_cache"] or {}).get("evicted") or {}
         named.append(evicted.get("for_request"))
-        own = [i for i in named if i in self._kept and self._kept[i].tenant == tenant]
+        own = [i for i in named if (i, tenant) in self._kept]
         return msgspec.json.encode(hide_others(answer, own))
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel_runtime.control.admission import AdmissionControl
@@ -17,6 +18,7 @@ from evenkeel_runtime.control.door import Door
 from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.request.arrival import find_engine
+from evenkeel_runtime.request.content import read_object
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 
 # The response cache only answers chats.
@@ -33,6 +35,12 @@ _STREAMED_OPERATIONS = frozenset({"chat", "text_completion"})
 _STREAMED = re.compile(rb'"stream"\s*:\s*true')
 # Of a body in several messages, what may be split between two of them.
 _MAX_STREAMED_BYTES = 32
+# A background response goes on without its HTTP request, so nothing would bound it.
+_RESPONSES_PATH = "/v1/responses"
+# What is in every JSON body with this key: the key, an escape in it, or UTF-16.
+_BACKGROUND = re.compile(rb"background|\\u|\0")
+_BOOL = TypeAdapter(bool)
+_BAD_REQUEST = 400
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
@@ -86,9 +94,11 @@ class ControlMiddleware:
                 return
             reads = visit if request.operation in _STREAMED_OPERATIONS else None
             turn = _Turn(control, visit, _Waiting(receive, self._budget, reads))
+            turn.checks_body = request.path == _RESPONSES_PATH
             await self._serve_in_turn(turn, scope, send)
         finally:
-            control.leave(visit, request.count_tokens(), request.count_cached_tokens())
+            tokens, cached = request.count_tokens(), request.count_cached_tokens()
+            control.leave(visit, tokens, cached, request.find_answer_length())
 
     async def _serve_at_engine(
         self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
@@ -137,6 +147,7 @@ class _Turn:
         waiting: Reads its connection.
 
     Attributes:
+        checks_body: Whether its body may ask for a background response, which is refused.
         is_missed: Whether it is not served; the app sees a disconnected client.
         refusal: Why it is not served; None if the client left.
     """
@@ -148,6 +159,8 @@ class _Turn:
         # The app may read twice at once, and may cancel a read and repeat it.
         self._lock = asyncio.Lock()
         self._may_read = False
+        self._body = bytearray()
+        self.checks_body = False
         self.is_missed = False
         self.refusal: RefusedError | None = None
 
@@ -156,7 +169,23 @@ class _Turn:
         async with self._lock:
             if not (self._may_read or self.is_missed):
                 await self._wait()
-        return {"type": "http.disconnect"} if self.is_missed else await self._waiting.receive()
+        message: Message = {} if self.is_missed else await self._waiting.receive()
+        if self.checks_body and message.get("type") == "http.request":
+            self._check(message)
+        return {"type": "http.disconnect"} if self.is_missed else message
+
+    def _check(self, message: Message) -> None:
+        self._body += message.get("body", b"")
+        if message.get("more_body", False):
+            return
+        self.checks_body = False
+        if asks_for_background(self._body):
+            what = "`background` is not served while control acts; leave it out"
+            try:
+                self._control.refuse(self._visit, _BAD_REQUEST, "background", what, None)
+            except RefusedError as error:
+                self._miss(error)
+        self._body = bytearray()
 
     async def _wait(self) -> None:
         control, visit, waiting = self._control, self._visit, self._waiting
@@ -296,6 +325,15 @@ class _Waiting:
         return self._messages.popleft() if self._messages else await self._receive()
 
 
+def asks_for_background(body: bytes | bytearray) -> bool:
+    """Whether vLLM would read this body as a request for a background response."""
+    asked = read_object(body) if _BACKGROUND.search(body) else None
+    try:
+        return _BOOL.validate_python((asked or {}).get("background"))
+    except ValidationError:
+        return False
+
+
 async def _nothing() -> None:
     """Send nothing: the app answers a caller that is not served."""
 
@@ -310,7 +348,7 @@ def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
             if message["type"] == "http.response.start":
                 is_stream = message["status"] == 200 and _is_event_stream(message)
                 if message["status"] in _NOT_ALLOWED:
-                    control.refund(visit)
+                    visit.refund()
             elif is_stream and (body := message.get("body")) and not body.startswith(_NO_TOKEN):
                 control.record_first_token(visit)
         return send(message)

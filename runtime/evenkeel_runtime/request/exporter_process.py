@@ -69,7 +69,7 @@ class ExporterProcess:
         self._num_begun = 0
 
     def write(self, frames: list[bytes]) -> int:
-        """Write as many frames as the pipe accepts now; return how many.
+        """Write as many frames as the pipe accepts now, perhaps none; return how many.
 
         The next call must begin with the first frame that was not accepted. If the pipe has part of
         that frame already, only the rest is written.
@@ -77,6 +77,9 @@ class ExporterProcess:
         Raises:
             BrokenPipeError: If the process is gone; frames it had accepted may be lost.
         """
+        # A pipe to which nothing is written does not tell.
+        if self._process is not None and self._process.poll() is not None:
+            raise BrokenPipeError
         self._config_left = self._push(self._config_left)
         if self._config_left:
             return 0

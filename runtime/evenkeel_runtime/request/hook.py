@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, time_ns
@@ -55,14 +55,14 @@ class EngineReader:
         is_streamed: Whether a request with these parameters streams its tokens.
         record_output: Records one output of a run and returns its number of tokens.
         read_engine: Reads a finished run.
-        find_times: Returns the engine's timestamps of a running request by its id.
+        find_times: Returns the engine's timestamps by sequence, of each running request with an id.
         find_beam_search: Returns the id of the beam search that a run belongs to, if any.
     """
 
     is_streamed: Callable[[Any], bool]
     record_output: Callable[[EngineRun, Any], int]
     read_engine: ReadEngine
-    find_times: Callable[[str], list[EngineTimes]]
+    find_times: Callable[[str], list[list[EngineTimes]]]
     find_beam_search: Callable[[EngineRun], str | None]
 
 
@@ -194,9 +194,17 @@ class RequestHook:
             for run in request.runs:
                 if run.end_ns is None:
                     run.delivered_tokens = sum(run.emission_tokens)
-                    run.engine_times = self._reader.find_times(run.request_id)
+                    run.engine_times = self._find_own_times(run)
         except Exception as error:
             self.recorder.record_internal_error(error)
+
+    def _find_own_times(self, run: EngineRun) -> Sequence[EngineTimes]:
+        """Return the engine's timestamps of a run; none if they may be another's."""
+        if not run.has_started or run.is_at_gate or run.submitted_ns is None:
+            return ()
+        found = self._reader.find_times(run.request_id)
+        # Clients choose ids (`X-Request-Id`): nothing says which of several requests this is.
+        return found[0] if len(found) == 1 else ()
 
     def finish_request(self, request: HttpRequest, refusal: Callable[[], Refusal]) -> None:
         """Record an HTTP request whose handler has returned.

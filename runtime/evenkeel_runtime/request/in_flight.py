@@ -35,7 +35,7 @@ class InFlightWatch:
     Args:
         memory: Where the exporter finds the readings.
         find_runs: Returns the running requests; called in the thread.
-        find_times: Returns the engine's times of a running request by its id.
+        find_times: Returns the engine's times by sequence, of each running request with an id.
         stall_after_s: How long without a token is a stall.
         record_error: Records an error of the watch itself.
     """
@@ -44,7 +44,7 @@ class InFlightWatch:
         self,
         memory: SharedInFlight,
         find_runs: Callable[[], Iterable[EngineRun]],
-        find_times: Callable[[str], list[EngineTimes]],
+        find_times: Callable[[str], list[list[EngineTimes]]],
         stall_after_s: float,
         record_error: Callable[[Exception], None],
     ) -> None:
@@ -104,7 +104,9 @@ class InFlightWatch:
         if now_ns - since_ns > self._limit_ns:
             # The engine's own times: a client that does not read delays only ours, and an answer
             # that is not streamed has no others.
-            for seen in self._find_times(run.request_id):
+            # Clients choose ids: of several requests with one, the slowest may be this one.
+            found = self._find_times(run.request_id)
+            for seen in min(found, key=_last_token_s, default=()):
                 if seen.last_token_ts > 0:
                     first_ns, last_ns = (
                         int(seen.first_token_ts * 1e9),
@@ -120,3 +122,7 @@ class InFlightWatch:
         of_model.num_running += 1
         of_model.num_stalled[waits_for] += waited_ns > limit_ns
         of_model.longest_s[waits_for] = max(of_model.longest_s[waits_for], waited_ns / 1e9)
+
+
+def _last_token_s(times: list[EngineTimes]) -> float:
+    return max(each.last_token_ts for each in times)

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 # How often queued requests are sent to the exporter: seldom enough to write many at once, because
 # each write wakes another process, which is most of its cost.
 _PUMP_INTERVAL_S = 0.1
+# How often a dead exporter is noticed if there is nothing to send.
+_WATCH_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ class Recorder:
         )
         self._pump_handle: asyncio.TimerHandle | None = None
 
+    def start(self) -> None:
+        """Begin to watch the exporter, which is replaced if it dies."""
+        self._pump_in(_WATCH_INTERVAL_S)
+
     def record(self, seen: Observation) -> None:
         """Queue one finished request or replay, or drop and count it if the queue is full."""
         try:
@@ -104,8 +110,8 @@ class Recorder:
         self._frames.append(frame)
         self._waiting.append(_Size(len(frame), spans))
         self._waiting_bytes += len(frame)
-        if self._pump_handle is None:
-            self._pump_later()
+        if len(self._frames) == 1:
+            self._pump_in(_PUMP_INTERVAL_S)
 
     def _let_go(self, num_gone: int) -> int:
         """Remove the oldest messages up to this running total; return how many spans they held."""
@@ -167,22 +173,22 @@ class Recorder:
             logger.warning("spans lost: count=%d", sum(size.spans for size in unwritten))
         self._exporter.close(max(0.1, deadline - time.monotonic()))
 
-    def _pump_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._pump_handle = loop.call_later(_PUMP_INTERVAL_S, self.pump)
+    def _pump_in(self, seconds: float) -> None:
+        if self._pump_handle is not None:
+            self._pump_handle.cancel()
+        self._pump_handle = asyncio.get_running_loop().call_later(seconds, self.pump)
 
     def pump(self) -> None:
-        """Send what the exporter accepts now, and schedule the rest."""
-        self._pump_handle = None
+        """Send what the exporter accepts now, replace it if it has died, and schedule the next."""
         try:
             try:
                 self._write()
             except OSError:
                 self._replace_exporter()
-            if self._frames:
-                self._pump_later()
         except Exception as error:
             self.record_internal_error(error)
+        finally:
+            self._pump_in(_PUMP_INTERVAL_S if self._frames else _WATCH_INTERVAL_S)
 
     def _write(self) -> None:
         for _ in range(self._exporter.write(list(self._frames))):

@@ -14,7 +14,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evenkeel.spans import Status
-from evenkeel_runtime.control.visit import Visit
+from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
 from evenkeel_runtime.wire.observation import MAX_ANSWER_TOKENS, Observation
@@ -126,6 +126,12 @@ class EngineRun:
         first = next((run for run in runs if run.beam_search == self.beam_search), self)
         return first is not self
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the engine has answered to the end."""
+        is_cut_off = self.end_ns is None or self.was_cancelled or self.error is not None
+        return not (is_cut_off or self.last_output is None or self.is_from_cache)
+
     def pack_answer(self) -> array[int]:
         """Pack the kept tokens, which costs less for many outputs at once; return all so far."""
         if len(self.answer) < MAX_ANSWER_TOKENS:
@@ -222,6 +228,13 @@ class HttpRequest:
             return None
         cached: int | None = getattr(self.runs[0].last_output, "num_cached_tokens", None)
         return cached
+
+    def find_answer_length(self) -> float | None:
+        """Return the mean length of its complete answers, beams aside; None if there is none."""
+        complete = [run for run in self.runs if run.is_complete and run.beam_search is None]
+        num_answers = sum(getattr(run.params, "n", 1) or 1 for run in complete)
+        tokens = sum(run.count_output_tokens() for run in complete)
+        return tokens / num_answers if num_answers else None
 
     def forget_runs(self) -> None:
         """Discard the runs, so that the request counts as one that never reached the engine."""
@@ -358,6 +371,8 @@ def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
 
 def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | None]:
     """Return the run's status, and the error type if it failed."""
+    if isinstance(run.error, RefusedError):
+        return Status.ERROR, run.error.reason
     if run.error is not None:
         name = type(run.error).__name__
         return (Status.SHED if name in _SHED_ERRORS else Status.ERROR), name

@@ -154,6 +154,7 @@ class Telemetry:
         exporter.start()
         bound = QueueBound(settings.queue_requests, settings.queue_bytes)
         recorder = Recorder(exporter, counts, bound)
+        recorder.start()
         self._recorder = recorder
         REGISTRY.register(TelemetryMetrics(recorder.read_counts))
         REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))

@@ -103,6 +103,53 @@ def test_a_context_limit_refuses_long_prompts_and_ends_answers(served_model: Ser
     assert seen.attributes["evenkeel.status"] == "error"
 
 
+LONG, SHORT = "return an item " * 60, "How do I return an item?"
+
+
+@pytest.mark.parametrize(
+    ("path", "fits", "exceeds"),
+    [
+        ("/v1/responses", {"input": SHORT}, {"input": LONG}),
+        (
+            "/v1/messages",
+            {"messages": [{"role": "user", "content": SHORT}], "max_tokens": 9},
+            {"messages": [{"role": "user", "content": LONG}], "max_tokens": 9},
+        ),
+        (
+            "/v1/chat/completions/batch",
+            {"messages": [[{"role": "user", "content": SHORT}]] * 2},
+            {"messages": [[{"role": "user", "content": text}] for text in (SHORT, LONG)]},
+        ),
+    ],
+)
+def test_a_context_limit_holds_for_prompts_rendered_after_their_turn(
+    served_model: ServedModel, path: str, fits: dict[str, Any], exceeds: dict[str, Any]
+) -> None:
+    with limited(served_model):
+        answers = [
+            httpx.post(
+                f"{served_model.url}{path}",
+                json={"model": served_model.model, "temperature": 0} | body,
+                headers={"x-evenkeel-tenant": "short"},
+                timeout=120,
+            )
+            for body in (fits, exceeds)
+        ]
+    assert [answer.status_code for answer in answers] == [200, 400], answers[1].text
+    assert "60 tokens" in answers[1].text
+
+
+def test_a_background_response_is_refused(served_model: ServedModel) -> None:
+    with limited(served_model):
+        refused = httpx.post(
+            f"{served_model.url}/v1/responses",
+            json={"model": served_model.model, "input": SHORT, "background": True},
+            timeout=120,
+        )
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["type"] == "background"
+
+
 def test_a_tenant_over_its_kv_share_waits_for_its_own_requests_only(
     served_model: ServedModel,
 ) -> None:

@@ -7,9 +7,10 @@ import pytest
 from vllm.config import ParallelConfig
 from vllm.sampling_params import SamplingParams
 
+from evenkeel.spans import Status
 from evenkeel_runtime.adapter.request_limits import apply_limits, count_slots
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.request.trace import EngineRun, HttpRequest
+from evenkeel_runtime.request.trace import EngineRun, HttpRequest, observe_run
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.control_files import control_of
 
@@ -27,6 +28,39 @@ def test_a_run_knows_whether_its_answer_is_cut(mode: str, asked: int, allowed: i
     run = EngineRun("r", "m", params, request, False, 0, 0)
     apply_limits(control, run, {"prompt_token_ids": list(range(10))}, params, "")
     assert (params.max_tokens, run.is_cut) == (allowed, asked != allowed)
+
+
+@pytest.mark.parametrize("num_before", [0, 1], ids=["its only one", "after another"])
+def test_a_prompt_that_is_rendered_after_its_turn_is_checked(num_before: int) -> None:
+    control = AdmissionControl(control_of("[tenant]\ncontext_tokens = 30"), 4)
+    request = HttpRequest("chat", Caller())
+    request.visit = control.arrive(request.caller, 0)
+    control.enter(request.visit)
+    for size in [10] * num_before + [30]:
+        params = SamplingParams(max_tokens=5)
+        run = EngineRun("r", "m", params, request, False, 0, 0)
+        request.runs.append(run)
+        prompt = {"prompt_token_ids": list(range(size))}
+        if size == 10:
+            apply_limits(control, run, prompt, params, "")
+    with pytest.raises(ValueError, match="the prompt has 30 tokens"):
+        apply_limits(control, run, prompt, params, "")
+    seen = observe_run(run, 1, lambda *_: None)
+    assert (seen.status, seen.error_type) == (Status.ERROR, "context_length")
+
+
+def test_a_round_of_tools_is_not_refused_for_its_length() -> None:
+    control = AdmissionControl(control_of("[tenant]\ncontext_tokens = 30"), 4)
+    request = HttpRequest("chat", Caller())
+    request.visit = control.arrive(request.caller, 0)
+    control.enter(request.visit)
+    for size in (20, 40):
+        params = SamplingParams(max_tokens=5)
+        run = EngineRun("r", "m", params, request, False, 0, 0)
+        request.runs.append(run)
+        apply_limits(control, run, {"prompt_token_ids": list(range(size))}, params, "")
+        run.last_output = SimpleNamespace()
+    assert not request.visit.is_refused
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,23 @@ def test_statistics_may_be_switched_off() -> None:
     assert (facts.output_tokens, facts.scheduled_ns) == (4, None)
 
 
+def test_the_times_of_requests_with_one_id_are_told_apart() -> None:
+    """Clients may choose an id; the sequences of one request have one parent."""
+    parent = SimpleNamespace(request_id="r-parent")
+    states = {
+        name: SimpleNamespace(stats=times(tokens, 1.0, 1.0, 2.0), parent_req=of)
+        for name, tokens, of in (("r-a", 1, None), ("0_r-b", 2, parent), ("1_r-b", 3, parent))
+    }
+    processor = SimpleNamespace(
+        external_req_ids={"r": [*states, "r-gone"], "other": []}, request_states=states
+    )
+    engine = SimpleNamespace(output_processor=processor)
+    reader = make_reader(lambda: engine, strips_speculation=False)
+    found = [[t.num_generation_tokens for t in each] for each in reader.find_times("r")]
+    assert found == [[1], [2, 3]]
+    assert reader.find_times("unknown") == []
+
+
 def read_outputs(one: EngineRun, *outputs: list[int]) -> None:
     reader = make_reader(lambda: None, strips_speculation=False)
     for tokens in outputs:

@@ -17,6 +17,7 @@ from evenkeel_runtime.control.config import (
     Quota,
     SloClass,
 )
+from evenkeel_runtime.control.costs import RenderedPrompt
 from evenkeel_runtime.control.ladder import ClassCounts
 from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.service import ControlService
@@ -92,7 +93,7 @@ async def test_a_request_with_several_prompts_is_refused_once() -> None:
     visit = control.arrive(Caller(tenant="acme"), 100)
     for _ in range(3):
         with pytest.raises(RefusedError, match="the prompt has 20 tokens"):
-            measure(control, visit, [1] * 20, "", None)
+            measure(control, visit, RenderedPrompt([1] * 20))
     control.leave(visit, 0)
     assert control.counts.refused == {("interactive", "context_length"): 1}
     control.arrive(Caller(tenant="acme"), 100)

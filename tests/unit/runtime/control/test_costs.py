@@ -2,18 +2,24 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from evenkeel_runtime.control import gate
 from evenkeel_runtime.control.admission import AdmissionControl
-from evenkeel_runtime.control.costs import PromptCost
+from evenkeel_runtime.control.costs import PromptCost, RenderedPrompt
 from evenkeel_runtime.control.door import Door
-from evenkeel_runtime.control.kv_shares import MAX_WAITING
+from evenkeel_runtime.control.kv_shares import MAX_WAITING, Share
 from evenkeel_runtime.control.measure import claim_share
 from evenkeel_runtime.control.measure import measure as measure_prompt
 from evenkeel_runtime.control.prefixes import KvCache
 from evenkeel_runtime.control.visit import RefusedError, Visit
+from evenkeel_runtime.request.trace import EngineRun, HttpRequest
 from evenkeel_runtime.wire.caller import Caller
 from tests.fixtures.control_files import control_of
 
@@ -50,7 +56,7 @@ def measure(
     **caller: Any,
 ) -> tuple[Visit, PromptCost]:
     visit = control.arrive(Caller(**caller), 0)
-    return visit, measure_prompt(control, visit, tokens, "", max_tokens)
+    return visit, measure_prompt(control, visit, RenderedPrompt(tokens, max_tokens=max_tokens))
 
 
 @pytest.mark.parametrize(
@@ -148,15 +154,16 @@ async def test_a_request_waits_for_its_tenants_share_or_is_told_why_not() -> Non
 def test_all_prompts_of_a_request_count() -> None:
     control = make()
     visit, first = measure(control, range(150), 20, tenant="acme")
-    second = measure_prompt(control, visit, range(200, 450), "", 90)
+    second = measure_prompt(control, visit, RenderedPrompt(range(200, 450), max_tokens=90))
     assert (first.tokens, first.max_tokens) == (150, 20)
     assert (second.tokens, second.max_tokens) == (250, 50)
     assert visit.cost is not None
     assert (visit.cost.tokens, visit.cost.max_tokens) == (400, 70)
     assert visit.due_s == pytest.approx(0.5 * 4)
     control.enter(visit)
+    visit.has_output = True
     # A step of a beam search.
-    measure_prompt(control, visit, range(500, 600), "", 1)
+    measure_prompt(control, visit, RenderedPrompt(range(500, 600), max_tokens=1))
     assert visit.due_s == pytest.approx(0.5 * 4)
     assert visit.cost.tokens == 400
     control.leave(visit, 520)
@@ -170,12 +177,58 @@ def test_a_beam_search_under_way_is_not_refused_for_its_length() -> None:
     visit, first = measure(control, range(198), 20, route="agent")
     assert first.max_tokens == 2
     control.enter(visit)
+    visit.has_output = True
     # Each step's prompt has the answer so far.
     for size in (199, 200, 201):
-        step = measure_prompt(control, visit, range(size), "", 1)
+        step = measure_prompt(control, visit, RenderedPrompt(range(size), max_tokens=1))
         assert step.max_tokens == 1
     assert not control.counts.refused
     control.leave(visit, 201)
+
+
+@pytest.mark.parametrize("mode", ["act", "dry-run"])
+def test_a_prompt_measured_after_its_turn_is_checked_like_any_other(mode: str) -> None:
+    """Those of `/v1/responses` are rendered after it, as are all prompts of a batch."""
+    control = make(f'mode = "{mode}"\n' + FILE)
+    counts = control.counts.refused if mode == "act" else control.counts.would_refuse
+    for size in (199, 200):
+        visit = control.arrive(Caller(route="agent"), 0)
+        control.enter(visit)
+        for prompt in (range(20), range(size)):
+            with suppress(RefusedError):
+                measure_prompt(control, visit, RenderedPrompt(prompt))
+        assert visit.is_refused is (size == 200)
+    assert counts == {("chat", "context_length"): 1}
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "expected"),
+    [
+        pytest.param(None, 100 + 3 * 256 + 50 + 256, id="as long as an owner's first ones"),
+        pytest.param(20, 100 + 3 * 20 + 50 + 20, id="no longer than they may be"),
+    ],
+)
+async def test_all_answers_of_a_request_count(max_tokens: int | None, expected: int) -> None:
+    control = make("[tenants.acme]\nkv_share = 1.0")
+    visit = control.arrive(Caller(tenant="acme"), 0)
+    for size, num_answers in ((100, 3), (50, 1)):
+        prompt = RenderedPrompt(range(size), "", max_tokens, num_answers)
+        cost = measure_prompt(control, visit, prompt)
+        assert cost.max_tokens == max_tokens
+    claim = claim_share(control, visit)
+    assert claim is not None and claim.tokens == CACHE.round_up(expected)
+
+
+def test_the_length_of_an_answer_is_that_of_one() -> None:
+    request = HttpRequest("chat", Caller())
+    params = SimpleNamespace(n=3)
+    run = EngineRun("r", "m", params, request, False, 0, 0, num_final_tokens=60)
+    request.runs.append(run)
+    assert request.find_answer_length() is None
+    run.last_output, run.end_ns = SimpleNamespace(), 1
+    assert request.find_answer_length() == 20
+    run.was_cancelled = True
+    assert request.find_answer_length() is None
 
 
 async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> None:
@@ -193,6 +246,73 @@ async def test_who_waits_for_a_share_enters_once_control_is_switched_off() -> No
     assert control.costs.shares.held() == {}
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(1, 120), min_size=1, max_size=20),
+            st.booleans(),
+            st.integers(0, 9),
+        ),
+        max_size=25,
+    )
+)
+@settings(deadline=None)
+async def test_whatever_requests_teach_the_share_holds_and_no_place_is_lost(
+    requests: list[tuple[list[int], bool, int]],
+) -> None:
+    """Requests with several prompts, whose callers leave after a token or wait for the end."""
+    control = make("[tenants.acme]\nkv_share = 0.3\nactive = 1000")
+    running: list[tuple[HttpRequest, Visit]] = []
+
+    def end(request: HttpRequest, visit: Visit) -> None:
+        answer = request.find_answer_length()
+        control.leave(visit, request.count_tokens(), request.count_cached_tokens(), answer)
+
+    for prompts, leaves_early, ends in requests:
+        request = HttpRequest("text_completion", Caller(tenant="acme"))
+        visit = control.arrive(request.caller, 0)
+        for size in prompts:
+            measure_prompt(control, visit, RenderedPrompt(range(size), max_tokens=40))
+            run = EngineRun("r", "m", None, request, False, 0, 0, prompt_size=size)
+            run.last_output = SimpleNamespace(prompt_token_ids=range(size))
+            run.num_final_tokens, run.end_ns = 30, 1
+            request.runs.append(run)
+        if leaves_early:
+            for run in request.runs[1:]:
+                run.last_output, run.num_final_tokens, run.end_ns = None, 0, None
+            request.runs[0].was_cancelled = True
+        claim = claim_share(control, visit)
+        assert claim is not None and claim.tokens >= sum(prompts)
+        if claim.let_in.done():
+            control.queue(visit)
+            control.enter(visit)
+        running.append((request, visit))
+        for _ in range(min(ends, len(running))):
+            end(*running.pop(0))
+        held = control.costs.shares.held().get(("tenant", "acme"), 0)
+        num_inside = sum(v.claim is not None and v.claim.let_in.done() for _, v in running)
+        assert held <= 300 or num_inside == 1
+    for request, visit in running:
+        end(request, visit)
+    assert control.costs.shares.held() == {}
+    assert (control.gate.num_inside, control.costs.shares.count_waiting()) == (0, 0)
+    assert 0 <= control.costs.shares.expect_answer([Share(("tenant", "acme"), 300)]) <= 256
+
+
+async def test_a_part_that_fails_keeps_no_place_and_no_quota() -> None:
+    control = make("[tenant]\nactive = 1")
+    for _ in range(3):
+        visit, _ = measure(control, range(20), tenant="acme")
+        control.queue(visit)
+        control.enter(visit)
+        assert visit.cost is not None
+        unhashable: Any = [{}]
+        visit.cost.hashes = unhashable
+        with pytest.raises(TypeError):
+            control.leave(visit, 30)
+    assert control.gate.num_inside == 0
+
+
 async def test_only_so_many_wait_for_a_share() -> None:
     control = make()
     shares = control.costs.shares
@@ -206,6 +326,24 @@ async def test_only_so_many_wait_for_a_share() -> None:
     assert shares.count_waiting() == MAX_WAITING
     # Another tenant of the same route has room.
     other = claim_share(control, measure(control, range(100), 20, tenant="other")[0])
+    assert other is not None and other.let_in.done()
+
+
+async def test_only_so_many_wait_for_shares_in_all() -> None:
+    control = make("[session]\nkv_share = 0.3")
+    shares = control.costs.shares
+    for number in range(2 * gate.MAX_WAITING):
+        visit = measure(control, range(200), 20, session_id=f"s{number // 2}")[0]
+        claim_share(control, visit)
+    assert shares.count_waiting() == gate.MAX_WAITING
+    one_more = measure(control, range(200), 20, session_id="s0")[0]
+    with pytest.raises(RefusedError, match="the queue is full") as caught:
+        claim_share(control, one_more)
+    assert (caught.value.status, caught.value.reason) == (503, "shed")
+    control.leave(one_more, 0)
+    assert shares.count_waiting() == gate.MAX_WAITING
+    # Whoever need not wait is let in.
+    other = claim_share(control, measure(control, range(200), 20, session_id="other")[0])
     assert other is not None and other.let_in.done()
 
 

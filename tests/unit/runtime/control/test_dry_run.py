@@ -12,6 +12,7 @@ from evenkeel_runtime.control.config import (
     Quota,
     SloClass,
 )
+from evenkeel_runtime.control.costs import RenderedPrompt
 from evenkeel_runtime.control.measure import measure
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
@@ -164,7 +165,7 @@ async def test_what_a_dry_run_would_refuse_costs_its_tenant_nothing() -> None:
         too_long = control.arrive(Caller(slo_class="brief", tenant="long"), 100)
         # Two prompts of one request.
         for _ in range(2):
-            measure(control, too_long, [1] * 20, "", None)
+            measure(control, too_long, RenderedPrompt([1] * 20))
         control.leave(too_long, 1000)
     assert control.counts.would_refuse["brief", "context_length"] == 2
     assert control.counts.would_refuse["brief", "quota"] == 0

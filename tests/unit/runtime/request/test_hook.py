@@ -96,7 +96,7 @@ def observe(engine: Engine, **reader: Any) -> tuple[ObservedEngine, Notebook]:
         "is_streamed": lambda params: True,
         "record_output": record_output,
         "read_engine": read_engine,
-        "find_times": lambda request_id: [Times()],
+        "find_times": lambda request_id: [[Times()]],
         "find_beam_search": find_beam_search,
     } | reader
     hook = RequestHook(notebook, EngineReader(**functions), "support")  # type: ignore[arg-type]
@@ -473,7 +473,7 @@ async def test_whoever_leaves_is_charged_what_the_engine_had_generated(
     engine, _ = observe(
         Engine(steps=0, waits=True),
         is_streamed=lambda params: is_streamed,
-        find_times=lambda request_id: [Times(generated)],
+        find_times=lambda request_id: [[Times(generated)]],
     )
     request = arrive()
     stream = engine.generate({"prompt_token_ids": [1, 2, 3]}, object(), "r-1")
@@ -483,6 +483,31 @@ async def test_whoever_leaves_is_charged_what_the_engine_had_generated(
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert request.count_tokens() == expected
+
+
+@pytest.mark.parametrize(
+    ("num_namesakes", "is_at_gate"),
+    [
+        pytest.param(2, False, id="two requests in the engine"),
+        pytest.param(1, True, id="one in the engine, and this one at the gate"),
+    ],
+)
+async def test_nobody_is_charged_for_another_request_with_the_same_id(
+    num_namesakes: int, is_at_gate: bool
+) -> None:
+    engine, _ = observe(
+        Engine(steps=1, waits=True),
+        find_times=lambda request_id: [[Times(5000)]] * num_namesakes,
+    )
+    request = arrive()
+    stream = engine.generate({"prompt_token_ids": [1, 2, 3]}, object(), "r-1")
+    await anext(stream)
+    run = request.runs[0]
+    run.last_output = SimpleNamespace(prompt_token_ids=[1, 2, 3])
+    run.is_at_gate = is_at_gate
+    engine.hook.client_left(request)
+    await stream.aclose()
+    assert request.count_tokens() == 3 + 1
 
 
 async def test_what_fails_before_any_output_never_waited_for_the_engine() -> None:

@@ -46,7 +46,8 @@ def run(*emission_s: float, submitted_s: float = 0.0, **more: Any) -> EngineRun:
 def watch(
     memory: SharedInFlight, runs: list[EngineRun], times: list[EngineTimes] | None = None
 ) -> InFlightWatch:
-    return InFlightWatch(memory, lambda: runs, lambda _: times or [], 10.0, lambda error: None)
+    found = [[each] for each in times or []]
+    return InFlightWatch(memory, lambda: runs, lambda _: found, 10.0, lambda error: None)
 
 
 # What waits for which token, how long, and whether it has stalled.
@@ -60,6 +61,13 @@ RUNS = {
     "the client does not read": (run(21, 20), [Times(40, 980, 999)], NEXT_TOKEN, 1, 0),
     "not streamed, tokens flow": (run(submitted_s=60), [Times(50, 950, 999)], NEXT_TOKEN, 1, 0),
     "not streamed, stalled": (run(submitted_s=60), [Times(9, 950, 960)], NEXT_TOKEN, 40, 1),
+    "stalled, but for another with its id": (
+        run(submitted_s=60),
+        [Times(50, 950, 999), Times(9, 950, 960)],
+        NEXT_TOKEN,
+        40,
+        1,
+    ),
     "the engine has no token either": (run(submitted_s=60), [Times(0, 0, 0)], FIRST_TOKEN, 60, 1),
 }
 

@@ -13,6 +13,7 @@ from evenkeel.spans import Status
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
 from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
 from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
+from tests.fixtures.gate_connection import soon
 
 SEEN = Observation(
     request_id="r",
@@ -34,6 +35,7 @@ class Pipe:
     is_broken: bool = False
     frames: list[bytes] = field(default_factory=list)
     num_restarts: int = 0
+    num_failures: int = 0
     was_closed: bool = False
 
     def write(self, frames: list[bytes]) -> int:
@@ -45,6 +47,9 @@ class Pipe:
         return len(taken)
 
     def restart(self) -> bool:
+        if self.num_failures:
+            self.num_failures -= 1
+            raise OSError("no process can be started")
         self.is_broken = False
         self.num_restarts += 1
         return True
@@ -134,6 +139,43 @@ async def test_what_a_dead_exporter_held_is_lost_and_counted_and_the_rest_goes_o
     assert now.spans_dropped_by_reason == {"exporter_lost": 1}
     assert (now.spans_queued, now.exporter_restarts) == (1, 1)
     assert len(pipe.frames) == 3
+    queue.close(1)
+
+
+@pytest.mark.parametrize("num_queued", [0, 2], ids=["idle", "full, and all handed over"])
+async def test_a_death_is_noticed_without_anything_to_send(
+    counts: SharedCounts, monkeypatch: pytest.MonkeyPatch, num_queued: int
+) -> None:
+    for name in ("_PUMP_INTERVAL_S", "_WATCH_INTERVAL_S"):
+        monkeypatch.setattr(f"evenkeel_runtime.request.recorder.{name}", 0.001)
+    pipe = Pipe()
+    queue = recorder(pipe, counts, requests=2)
+    queue.start()
+    for _ in range(num_queued):
+        queue.record(SEEN)
+    await soon(lambda: len(pipe.frames) == num_queued)
+    pipe.is_broken = True
+    if num_queued:
+        queue.record(SEEN)
+    await soon(lambda: pipe.num_restarts == 1)
+    queue.record(SEEN)
+    await soon(lambda: encode(SEEN) in pipe.frames[num_queued:])
+    queue.close(1)
+
+
+async def test_an_exporter_that_cannot_be_started_is_tried_again(
+    counts: SharedCounts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenkeel_runtime.request.recorder._WATCH_INTERVAL_S", 0.001)
+    monkeypatch.setattr("evenkeel_runtime.request.recorder._PUMP_INTERVAL_S", 0.001)
+    pipe = Pipe(is_broken=True, num_failures=2)
+    queue = recorder(pipe, counts)
+    queue.record(SEEN)
+    await soon(lambda: pipe.frames == [encode(SEEN)])
+    now = queue.read_counts()
+    assert (now.exporter_restarts, now.internal_errors) == (1, 2)
+    assert len(caplog.records) == 1
+    caplog.clear()
     queue.close(1)
 
 

@@ -119,6 +119,21 @@ def test_a_tenant_sees_its_own_requests_and_no_ids_of_others() -> None:
     assert msgspec.json.decode(everything) == msgspec.json.decode(msgspec.json.encode(answer()))
 
 
+def test_a_request_of_another_tenant_with_the_same_id_replaces_none() -> None:
+    store = WhyStore(max_requests=2)
+    for tenant in ("acme", "other"):
+        store.put("r", tenant, answer() | {"tenant": tenant})
+    found = [store.find("r", tenant) for tenant in ("acme", "other", None)]
+    tenants = [msgspec.json.decode(body)["tenant"] for body in found if body is not None]
+    # An operator sees the last one.
+    assert tenants == ["acme", "other", "other"]
+    store.put("s", "acme", answer())
+    assert (store.find("r", "acme"), len(store)) == (None, 2)
+    assert store.find("r", None) is not None
+    store.put("t", "acme", answer())
+    assert store.find("r", None) is None
+
+
 @pytest.mark.parametrize("kept", ["cmpl-1", "cmpl-1-0", "cmpl-1_0"])
 def test_a_request_is_found_by_the_id_in_its_response(kept: str) -> None:
     store = WhyStore()
