@@ -216,7 +216,7 @@ class Section:
     """A mapping whose keys are taken one by one; leaving the `with` block rejects the rest.
 
     Raises:
-        ConfigurationError: If the value is not a mapping or a key is repeated.
+        ConfigurationError: If the value is not a mapping, or a key is repeated or empty.
     """
 
     def __init__(self, value: Value) -> None:
@@ -229,7 +229,7 @@ class Section:
         for key, node in value.node.value:
             name = str(key.value)
             at_key = Value(key, value.path, name, value.subject)
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or not name.strip():
                 raise at_key.complaint("a key must be a word")
             if name in self.left:
                 is_next = name in ("apiVersion", "kind")

@@ -197,6 +197,11 @@ MISTAKES = [
         "SLO 'chat-ttft': label 'severity' is set by evenkeel (slos.yaml:16)",
     ),
     (
+        "a label without a name",
+        ("team: chat", "'': chat"),
+        "SLO 'chat-ttft': a key must be a word (slos.yaml:16)",
+    ),
+    (
         "windows below a second",
         ("scale: 1/60", "scale: 1/720"),
         "SLO 'chat-ttft': with scale 1/720 the shortest window is 0.416667 s, less than a second "
