@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
@@ -20,6 +20,7 @@ from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
 from evenkeel.extras import how_to_install
 from evenkeel.outside_text import for_terminal, safe_output, write_any_character
 from evenkeel.private_files import private_umask
+from evenkeel.standard_error import drop, flush_or_drop, lossy_stderr
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
@@ -127,6 +128,15 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
     _ask_this_machine_directly()
     words = sys.argv[1:] if argv is None else argv
     write_any_character(os.environ.get("PYTHONIOENCODING", ""))
+    # An error that cannot be written keeps its code: Python's own is 1, a regression.
+    with lossy_stderr():
+        code = _exit_code(words, commands)
+        flush_or_drop(sys.stdout)
+        return code
+
+
+def _exit_code(words: Sequence[str], commands: Sequence[Command] | None) -> int:
+    """Run the command; return its exit code, or that of the error it reports."""
     try:
         with safe_output():
             code = _run(commands or find_commands(words[:1]), words)
@@ -153,7 +163,6 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         if problem is not None:
             what, code = problem
             print(for_terminal(f"evenkeel: {what}"), file=sys.stderr)
-            _end_output()
             return code
         # Never Python's own exit code of 1, which would mean a regression.
         for line in traceback.format_exc().splitlines():
@@ -207,23 +216,8 @@ def _end_without_reader() -> int:
 
     It is that of any program in a pipe, not 0 or 1: nobody has seen the verdict.
     """
-    _drop_output()
+    drop(sys.stdout)
     return EXIT_NO_READER
-
-
-def _end_output() -> None:
-    """Write what is left of the output, or drop it if it cannot be written."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (OSError, ValueError):
-        _drop_output()
-
-
-def _drop_output() -> None:
-    """Drop what is left to write, which would fail again at exit."""
-    with suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def duration_argument(text: str) -> float:

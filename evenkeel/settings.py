@@ -28,6 +28,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.http_address import bare_host
+from evenkeel.ratios import parse_ratio
 from evenkeel.secret_text import (
     SecretAddress,
     read_secret,
@@ -87,6 +88,19 @@ def _split(value: Any) -> Any:
 SplitAtCommas = BeforeValidator(_split)
 # A list: comma-separated in the environment, repeated as a flag.
 Listed = Annotated[tuple[str, ...], SplitAtCommas]
+
+
+def _read_percentage(value: Any) -> Any:
+    if not isinstance(value, str) or not value.rstrip().endswith("%"):
+        return value
+    try:
+        return float(parse_ratio(value))
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+# A share, 0.05 or 5%.
+Ratio = Annotated[float, BeforeValidator(_read_percentage)]
 
 
 # An address to listen on; IPv6 with or without the brackets that it has in a URL.

@@ -70,6 +70,8 @@ def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = 
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":
         return f"{where} is not a known key"
+    if first["type"] in ("tuple_type", "list_type") and isinstance(first["input"], dict):
+        return f"{where} is one table, expected a list; tables in a list begin with [[{where}]]"
     what = f"{where}: {first['msg'].removeprefix('Value error, ')}"
     # For a whole table, or the file, the message says what does not fit.
     is_shown = isinstance(first["input"], str | int | float) and secrets.isdisjoint(first["loc"])

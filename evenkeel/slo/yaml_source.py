@@ -21,6 +21,7 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2
 # Numbers, booleans and null, which are written back the same way.
 _AS_WRITTEN = re.compile(r"(0|[1-9]\d{0,14})(\.\d{0,14}[1-9]|\.0)?|true|false|null|", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ZERO = re.compile(r"0(\.0+)?(ms|[smhdw])?", re.ASCII)
 # What to do about the parser's most frequent complaints.
 _REMEDIES = (
     (r"\t", "indent with spaces"),
@@ -90,6 +91,11 @@ class Value:
             return parse_duration_s(self.text())
         except ConfigurationError:
             raise self.error("a duration such as 30d, 1h, 5m, 90s or 250ms") from None
+
+    def duration_or_zero_s(self) -> Fraction:
+        """Return the seconds of a duration that may be 0, with or without a unit."""
+        is_zero = isinstance(self.node, yaml.ScalarNode) and _ZERO.fullmatch(self.node.value)
+        return Fraction(0) if is_zero else self.duration_s()
 
     def zone(self) -> ZoneInfo:
         """Return a time zone by its name."""
@@ -216,7 +222,7 @@ class Section:
     """A mapping whose keys are taken one by one; leaving the `with` block rejects the rest.
 
     Raises:
-        ConfigurationError: If the value is not a mapping or a key is repeated.
+        ConfigurationError: If the value is not a mapping, or a key is repeated or empty.
     """
 
     def __init__(self, value: Value) -> None:
@@ -229,7 +235,7 @@ class Section:
         for key, node in value.node.value:
             name = str(key.value)
             at_key = Value(key, value.path, name, value.subject)
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or not name.strip():
                 raise at_key.complaint("a key must be a word")
             if name in self.left:
                 is_next = name in ("apiVersion", "kind")

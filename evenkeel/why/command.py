@@ -9,7 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from evenkeel.cli import Command
-from evenkeel.errors import CannotMeasureError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     import httpx
@@ -37,12 +38,17 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--url",
+        type=address_argument,
         metavar="URL",
         help="ask a running runtime, which remembers its last 4,096 requests by their full "
-        "request ID",
+        "request ID; @FILE reads the address from a file",
     )
     source.add_argument(
-        "--store-url", default=_STORE_URL, metavar="URL", help=f"the store ({_STORE_URL})"
+        "--store-url",
+        type=address_argument,
+        default=_STORE_URL,
+        metavar="URL",
+        help="store address, or @FILE to read it from a file (default %(default)s)",
     )
     parser.add_argument(
         "--api-key",
@@ -57,7 +63,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     from evenkeel.why.explanation import tell
 
-    found = _ask_runtime(args) if args.url else _read_store(args)
+    if args.api_key is not None and args.url is None:
+        raise ConfigurationError("--api-key needs --url: the store has no key")
+    found = _ask_runtime(args) if args.url is not None else _read_store(args)
     if args.json:
         json.dump(found.to_json(), sys.stdout, indent=1, ensure_ascii=False)
         print()
@@ -73,11 +81,14 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
     import httpx
 
     from evenkeel.http_address import check_http_address
-    from evenkeel.secret_text import hide_password, read_secret
+    from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
     from evenkeel.why.explanation import from_runtime
 
     check_http_address("--url", args.url, "http://127.0.0.1:8000")
-    headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
+    headers = {}
+    if args.api_key is not None:
+        warn_of_command_line("--api-key", args.api_key, is_address=False)
+        headers = {"authorization": f"Bearer {read_secret(args.api_key)}"}
     url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
     shown = hide_password(url)
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 
 _EXAMPLES = """\
 examples:
@@ -123,6 +124,8 @@ def _run_silence(args: argparse.Namespace) -> int:
         raise ConfigurationError(
             "give matchers such as slo=NAME to silence, or --end ID to end a silence"
         )
+    if args.duration and args.until:
+        raise ConfigurationError("give either --for or --until, not both")
     name = "silence" if args.end is None else "end-silence"
     said: dict[str, object] = {"by": args.by or user_name()}
     if args.end is None:
@@ -176,8 +179,10 @@ def _run_test(args: argparse.Namespace) -> int:
     file = read_slo_file(args.slos)
     receivers = [r for r in file.receivers if args.receiver in (None, r.name)]
     if not receivers:
-        missing = "no receivers" if args.receiver is None else f"no receiver {args.receiver!r}"
-        raise ConfigurationError(f"{args.slos} has {missing}: nothing to test")
+        if not file.receivers:
+            raise ConfigurationError(f"{args.slos} has no receivers: nothing to test")
+        hint = suggestion(args.receiver, (receiver.name for receiver in file.receivers))
+        raise ConfigurationError(f"{args.slos} has no receiver {args.receiver!r}; {hint}")
     attempts: list[TrialResult] = asyncio.run(send_test(receivers))
     if args.json:
         print(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from fractions import Fraction
 from pathlib import Path
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
+from evenkeel.ratios import parse_ratio
 from evenkeel_collector.commands.slo_backtest import add_backtest
 from evenkeel_collector.commands.slo_burned import add_burned
 from evenkeel_collector.commands.slo_correct import add_correct
@@ -116,19 +116,13 @@ def _run_windows(args: argparse.Namespace) -> int:
 
 
 def _parse_ratio(flag: str, text: str) -> Fraction:
-    # A bounded text without a large exponent: Fraction would write 1e-999999999 out.
-    if not _RATIO.fullmatch(text.strip()):
-        raise ConfigurationError(f"{flag} has {text!r}, expected a fraction or a percentage")
-    number, percent, _ = text.strip().partition("%")
     try:
-        return Fraction(number) / (100 if percent else 1)
-    except (ValueError, ZeroDivisionError) as error:
+        return parse_ratio(text)
+    except ConfigurationError as error:
         raise ConfigurationError(
             f"{flag} has {text!r}, expected a fraction or a percentage"
         ) from error
 
-
-_RATIO = re.compile(r"[\d./]{1,40}([eE][+-]?\d{1,2})?%?", re.ASCII)
 
 SLO = Command(
     name="slo",

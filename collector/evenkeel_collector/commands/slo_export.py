@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.known_names import suggestion
 from evenkeel_collector.commands.slo_arguments import add_slo_file
+
+# As in PromQL: a quoted name within the braces is one in UTF-8, of Prometheus 3.
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_STRING = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
+_MATCHER = rf"\s*(?:{_STRING}|(?:[a-zA-Z_]\w*|{_STRING})\s*(?:=~|!~|!=|=)\s*{_STRING})\s*"
+_COUNTER = re.compile(
+    rf"{_NAME}|(?:{_NAME})?\{{{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?\}}|{_NAME}\{{\s*\}}", re.ASCII
+)
 
 
 def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,6 +57,12 @@ def _run_export(args: argparse.Namespace) -> int:
         return 0
     if (args.events is None) != (args.bad is None):
         raise ConfigurationError("--events and --bad must be given together")
+    for flag, counter in (("--events", args.events), ("--bad", args.bad)):
+        if counter is not None and not _COUNTER.fullmatch(counter):
+            raise ConfigurationError(
+                f"{flag} is {counter!r}, expected a metric's name, or one with a selector such as "
+                """'http_requests_total{job="x"}'"""
+            )
     counters = EventCounters() if args.events is None else EventCounters(args.events, args.bad)
     if len(slos) > 1 and "{" in counters.events + counters.bad:
         raise ConfigurationError(

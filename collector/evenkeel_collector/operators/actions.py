@@ -156,17 +156,17 @@ def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
     # A begin in the past becomes now: notifications already sent stay sent.
     from_ns = max(from_ns, now_ns)
     if from_ns > now_ns + _LATEST_BEGIN_S * 10**9:
-        raise ConfigurationError(f"begin is {order.begin}, expected within a year")
+        raise ConfigurationError(f"a silence begins within a year, not at {order.begin}")
     if order.end:
         until_ns = parse_time_ns(order.end)
         if not from_ns < until_ns <= from_ns + _LONGEST_SILENCE_S * 10**9:
             raise ConfigurationError(
-                f"end is {order.end}, expected after now and up to 30d after the begin"
+                f"a silence ends after now and up to 30d after it begins, not at {order.end}"
             )
         return from_ns, until_ns
     duration_s = parse_duration_s(order.duration or _USUAL_DURATION)
     if not 0 < duration_s <= _LONGEST_SILENCE_S:
-        raise ConfigurationError(f"duration is {order.duration!r}, expected up to 30d")
+        raise ConfigurationError(f"a silence lasts up to 30d, not {order.duration}")
     return from_ns, from_ns + int(duration_s * 10**9)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.known_names import suggestion
 
 _HEAD = re.compile(r"^# template (\S+): (.*)\n", re.MULTILINE)
 
@@ -43,5 +44,5 @@ def find_template(name: str) -> Template:
     """
     templates = read_templates()
     if name not in templates:
-        raise ConfigurationError(f"no template {name!r}; there are {', '.join(templates)}")
+        raise ConfigurationError(f"no template {name!r}; {suggestion(name, templates)}")
     return templates[name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from evenkeel.cli import Command, duration_argument
 from evenkeel.durations import format_duration
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
 from evenkeel.times import parse_time_ns, to_datetime, unix_ns
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *("--otlp-endpoint", "--endpoint"),
         dest="endpoint",
+        type=address_argument,
         metavar="URL",
         default="http://127.0.0.1:4318",
-        help="OTLP/HTTP address (%(default)s)",
+        help="OTLP/HTTP address, or @FILE to read it from a file (default %(default)s)",
     )
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(

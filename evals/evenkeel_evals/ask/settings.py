@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, SecretStr
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import Settings
+from evenkeel.settings import Ratio, Settings
 
 NO_STORE = "none"
 
@@ -74,7 +74,7 @@ class EvalSettings(Settings):
         description="how long to retry a server that is down or answers 429 or 503, in seconds, "
         "before the run pauses",
     )
-    max_unmeasured_ratio: float = Field(
+    max_unmeasured_ratio: Ratio = Field(
         default=0.05,
         ge=0,
         le=1,

@@ -308,7 +308,8 @@ def _run_stats(args: argparse.Namespace) -> int:
 
     find_function(args.function)
     try:
-        text = sys.stdin.read()
+        # A process started with it closed has none.
+        text = "" if sys.stdin is None else sys.stdin.read()
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"the input is not UTF-8: {error.reason}") from error
     print(answer(args.function, text))

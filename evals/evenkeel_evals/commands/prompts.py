@@ -19,7 +19,7 @@ from evenkeel.http_address import check_http_address
 from evenkeel.prompts.freeze import read_freezes
 from evenkeel.prompts.promotion import LabelMove, Promotion, Reversal, promote, roll_back
 from evenkeel.prompts.registry import DRAFT, LABELS, PromptRegistry, PromptVersion
-from evenkeel.secret_text import hide_password
+from evenkeel.secret_text import address_argument, hide_password
 from evenkeel.settings import COLLECTOR_MARKER, find_collector_folder
 from evenkeel.times import minute_text
 from evenkeel_evals.commands.arguments import at_least
@@ -52,7 +52,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         return made
 
     listed = verb("list", "list every prompt with its versions and labels", _list)
-    listed.add_argument("--url", help="vLLM server that counts the tokens of each version")
+    listed.add_argument(
+        "--url",
+        type=address_argument,
+        help="vLLM server that counts the tokens of each version, or @FILE to read its address "
+        "from a file",
+    )
     listed.add_argument("--json", action="store_true", help="print one JSON object")
     show = verb("show", "show the text and history of a prompt", _show)
     show.add_argument("prompt", help="name, name@label, name@version or name@draft")

@@ -115,7 +115,7 @@ def _parse(text: str) -> Gate:
     name, relation, sign, digits, percent = match.groups()
     if not percent:
         raise ConfigurationError(
-            f"gate {text!r}: the limit needs a percent sign, such as {digits}%"
+            f"gate {text!r}: the limit needs a percent sign, {_possible_limits(sign, digits)}"
         )
     limit = float(digits) / 100 * (-1 if sign in ("-", "−") else 1)
     compact = f"{name}{relation}{limit * 100:+g}%".replace("≥", ">=").replace("≤", "<=")
@@ -132,6 +132,13 @@ def _parse(text: str) -> Gate:
         _check_direction(text, relation, ("<=", "≤"), limit >= 0)
         return CostGate(compact, limit)
     return _latency_gate(text, compact, name, relation, limit)
+
+
+def _possible_limits(sign: str, digits: str) -> str:
+    """Return how to write a limit given without a percent sign; below 1 it may be a fraction."""
+    if not 0 < float(digits) < 1:
+        return f"such as {sign}{digits}%"
+    return f"{sign}{float(digits) * 100:.10g}% if it is a fraction, or {sign}{digits}%"
 
 
 def _latency_gate(text: str, compact: str, name: str, relation: str, limit: float) -> LatencyGate:

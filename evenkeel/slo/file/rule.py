@@ -43,9 +43,9 @@ def read_rule(section: Section) -> Rule:
         given = [each for kind in _TESTS if (each := spec.optional(kind)) is not None]
         select, pending = (
             spec.optional("select"),
-            spec.read_or("for", Fraction(0), Value.duration_s),
+            spec.read_or("for", Fraction(0), Value.duration_or_zero_s),
         )
-        keep = spec.read_or("keepFiringFor", Fraction(0), Value.duration_s)
+        keep = spec.read_or("keepFiringFor", Fraction(0), Value.duration_or_zero_s)
         helps = spec.read_or("helps", "", Value.text)
         spec.optional("description")
     if len(given) != 1:

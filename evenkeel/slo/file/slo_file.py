@@ -358,8 +358,8 @@ def _with_alerting(slo: Slo, value: Value) -> Slo:
             slo,
             rules=rules,
             scale=section.read_or("scale", slo.scale, _scale),
-            pending_s=section.read_or("for", Fraction(0), Value.duration_s),
-            keep_firing_s=section.read_or("keepFiringFor", Fraction(0), Value.duration_s),
+            pending_s=section.read_or("for", Fraction(0), Value.duration_or_zero_s),
+            keep_firing_s=section.read_or("keepFiringFor", Fraction(0), Value.duration_or_zero_s),
             min_bad=int(
                 section.read_or(
                     "minBad", slo.min_bad, Value.number, whole, lambda n: n.denominator == 1 <= n

@@ -12,7 +12,7 @@ from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.http_address import check_http_address
 from evenkeel.known_names import suggestion
-from evenkeel.secret_text import hide_password
+from evenkeel.secret_text import address_argument, hide_password
 from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
 _EXAMPLES = """\
@@ -50,9 +50,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     flush.add_argument("--subject", help="with --tenant: only the answers of this end user")
     flush.add_argument(
         "--url",
+        type=address_argument,
         default=_URL,
-        help="the server (default %(default)s); call it once for each runtime that caches in its "
-        "own memory",
+        help="the server, or @FILE to read its address from a file (default %(default)s); call it "
+        "once for each runtime that caches in its own memory",
     )
     flush.add_argument(
         "--api-key", metavar="KEY", help=f"the server's API key, or @FILE (also {_KEY_VARIABLE})"
@@ -81,7 +82,12 @@ def _configure_calibrate(parser: argparse.ArgumentParser) -> None:
         help="compare this model's answers on a running server (started with --cache) instead of "
         "the dataset's references; the evidence then counts only for that model's weights",
     )
-    parser.add_argument("--url", default=_URL, help="the server (default %(default)s)")
+    parser.add_argument(
+        "--url",
+        type=address_argument,
+        default=_URL,
+        help="the server, or @FILE to read its address from a file (default %(default)s)",
+    )
     parser.add_argument(
         "--api-key", metavar="KEY", help=f"the server's API key, or @FILE (also {_KEY_VARIABLE})"
     )

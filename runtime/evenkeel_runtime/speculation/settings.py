@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evenkeel.settings import Settings, handed_down
+from evenkeel.settings import Ratio, Settings, handed_down
 
 # vLLM's rejection sampler verifies no more tokens per request and step (MAX_SPEC_LEN in
 # vllm/v1/sample/rejection_sampler.py).
@@ -48,7 +48,7 @@ class SpeculationSettings(Settings):
         description="file that keeps past answers between runs, as unencrypted token ids; not kept "
         "if unset",
     )
-    canary_ratio: float = Field(
+    canary_ratio: Ratio = Field(
         default=0.001,
         ge=0,
         le=1,

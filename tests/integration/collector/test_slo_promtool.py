@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.slo_promtool import find_promtool, make_case, our_firing, promtool_differences
+from evenkeel.errors import ConfigurationError
 from evenkeel.slo.file.slo_file import read_slo_file
 from evenkeel_collector.slo.formats.prometheus import EventCounters, prometheus_rules
 from tests.checkout import ROOT
@@ -127,6 +128,54 @@ EXPECTED = """\
       {labels: '{alertname="SloRule", rule="slow"}', value: 1},
       {labels: '{alertname="SloRule", rule="full"}', value: 1}]}
 """
+
+
+# Characters beyond the Basic Multilingual Plane, and names and labels that nearly collide.
+UNUSUAL = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat, labels: {team-a: x}}
+spec:
+  service: 'support 🚀 "𝔸\\'
+  indicator: {metric: ttft, select: {model: 'm🚀'}}
+  objectives: [{target: 0.9, value: 0.5}]
+  timeWindow: [{duration: 2d, isRolling: true}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat-sloth}
+spec:
+  service: support
+  indicator: {metric: ttft}
+  objectives: [{target: 0.9, value: 0.5}]
+  timeWindow: [{duration: 2d, isRolling: true}]
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: slow}
+spec:
+  select: {model: 'm🚀'}
+  threshold: {measure: ttft_p95_s, op: gt, value: 0.8, over: 10m, minRequests: 5}
+"""
+
+
+def test_promtool_accepts_any_character_and_a_name_that_ends_as_a_groups(tmp_path: Path) -> None:
+    slos, rules = tmp_path / "slos.yaml", tmp_path / "rules.yml"
+    slos.write_text(UNUSUAL)
+    file = read_slo_file(slos)
+    rules.write_text(prometheus_rules(file.slos, None, file.rules))
+    result = subprocess.run(
+        [find_promtool(), "check", "rules", str(rules)], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_labels_that_prometheus_could_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    slos = tmp_path / "slos.yaml"
+    slos.write_text(UNUSUAL.replace("{team-a: x}", "{team-a: x, team.a: y}"))
+    expected = "labels 'team-a' and 'team.a' are both 'team_a' in Prometheus; rename one"
+    with pytest.raises(ConfigurationError, match=expected):
+        prometheus_rules(read_slo_file(slos).slos)
 
 
 GROUPED = """\

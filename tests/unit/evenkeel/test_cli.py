@@ -194,26 +194,95 @@ def test_what_was_printed_before_an_error_outside_is_not_lost() -> None:
     assert (done.returncode, done.stderr) == (2, line)
 
 
+OUTCOMES = pytest.mark.parametrize(
+    ("run", "code"),
+    [
+        pytest.param("raise ConfigurationError('wrong')", 2, id="usage"),
+        pytest.param("raise CannotMeasureError('unknown')", 3, id="not measured"),
+        pytest.param("open('/nowhere/slos.yaml')", 2, id="an error outside"),
+        pytest.param("raise AttributeError('ours')", 3, id="an internal error"),
+        pytest.param("print('warning', file=sys.stderr)", 0, id="a warning"),
+        pytest.param("Console(stderr=True).print('warning')", 0, id="a warning of rich"),
+        pytest.param("Console(file=drawn_on(sys.stderr)).print('12 %')", 0, id="progress"),
+        pytest.param("print('x' * 200_000, file=sys.stderr)", 0, id="a long warning"),
+    ],
+)
+
+
+@OUTCOMES
+def test_a_code_stays_if_standard_error_is_full(run: str, code: int) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run_program(f"print('out'); {run}", stderr=full.fileno())
+    assert (done.returncode, done.stdout) == (code, b"out\n")
+
+
+@OUTCOMES
+def test_a_code_stays_if_nobody_reads_standard_error(run: str, code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run_program(f"print('out'); {run}", stderr=writer)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (code, b"out\n")
+
+
+@OUTCOMES
+def test_a_code_and_the_output_stay_if_there_is_no_standard_error(run: str, code: int) -> None:
+    done = run_program(f"print('out'); {run}", shell="2>&-")
+    assert (done.returncode, done.stdout) == (code, b"out\n")
+
+
+def test_output_and_an_error_that_both_cannot_be_written_keep_the_code() -> None:
+    with Path("/dev/full").open("wb") as full:
+        run = "print('out'); raise ConfigurationError('wrong')"
+        done = run_program(run, stdout=full.fileno(), stderr=full.fileno())
+    assert done.returncode == 2
+
+
+def test_standard_error_is_written_again_once_its_disk_has_room() -> None:
+    """A collector's log goes there: one full disk must not end it."""
+    run = (
+        "import os; kept = os.dup(2); os.dup2(os.open('/dev/full', os.O_WRONLY), 2); "
+        "print('lost', file=sys.stderr); os.dup2(kept, 2); print('written', file=sys.stderr)"
+    )
+    done = run_program(run)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"written")
+
+
 def test_an_error_of_a_descriptor_is_an_internal_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["do"], [raising(OSError(9, "Bad file descriptor", 99))]) == 3
     assert "internal error: OSError" in capsys.readouterr().err
 
 
-def print_verdict(show: str, stdout: int, is_buffered: bool) -> subprocess.CompletedProcess[bytes]:
-    code = f"""if True:
+def program_that(does: str) -> str:
+    return f"""if True:
         import sys
         from rich.console import Console
         from evenkeel.cli import Command, main
+        from evenkeel.errors import CannotMeasureError, ConfigurationError
+        from evenkeel.outside_text import drawn_on
         def run(_):
-            {show}
+            {does}
             return 0
-        show = Command("show", "", lambda parser: parser.set_defaults(run=run))
-        sys.exit(main(["show"], [show]))
+        do = Command("do", "", lambda parser: parser.set_defaults(run=run))
+        sys.exit(main(["do"], [do]))
     """
+
+
+def print_verdict(show: str, stdout: int, is_buffered: bool) -> subprocess.CompletedProcess[bytes]:
+    return run_program(show, *([] if is_buffered else ["-u"]), stdout=stdout)
+
+
+def run_program(
+    does: str,
+    *flags: str,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    shell: str = "",
+) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, *([] if is_buffered else ["-u"]), "-c", code],
+        ["sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, *flags, "-c", program_that(does)],
         stdout=stdout,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         cwd=ROOT,
         env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
         check=False,

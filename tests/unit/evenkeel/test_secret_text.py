@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.cli import build_parser, find_commands, main
 from evenkeel.doctor.scrape_report import fetch_page
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.otlp_target import read_target
@@ -96,6 +97,36 @@ def test_a_password_in_an_argument_is_warned_about(
     err = capsys.readouterr().err
     assert ("@FILE" in err) == is_warned
     assert "s3cret" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("why x --url", "url"),
+        ("why x --store-url", "store_url"),
+        ("whatif --without a --from 2026-11-24 --store-url", "store_url"),
+        ("slo burned --slos f --name n --store-url", "url"),
+        ("cache flush --all --url", "url"),
+        ("cache calibrate dataset --url", "url"),
+        ("prompts list --url", "url"),
+        ("simulate --otlp-endpoint", "endpoint"),
+    ],
+)
+def test_every_commands_address_may_be_in_a_file(words: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "address"
+    path.write_text("http://reader:s3cret@127.0.0.1:9\n")
+    argv = [*words.split(), f"@{path}"]
+    parser = build_parser(find_commands(argv[:1]), argv[:1])
+    args, _ = parser.parse_known_args(argv)
+    assert getattr(args, name) == "http://reader:s3cret@127.0.0.1:9"
+
+
+@pytest.mark.parametrize("source", [[], ["--store-url", "http://127.0.0.1:9"]])
+def test_a_key_that_no_server_gets_is_refused(
+    source: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", "x", "--api-key", "s3cret", *source]) == 2
+    assert capsys.readouterr().err == "evenkeel: --api-key needs --url: the store has no key\n"
 
 
 def test_vllms_api_key_may_be_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

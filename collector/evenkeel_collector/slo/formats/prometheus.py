@@ -9,7 +9,6 @@ show these SLOs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,6 +22,7 @@ from evenkeel.slo.groups import GROUP_LABEL
 from evenkeel.slo.model import Slo
 from evenkeel.slo.rules import Rule
 from evenkeel_collector.slo.formats.prometheus_rule import (
+    equal_to,
     literal,
     prometheus_labels,
     rule_group,
@@ -177,8 +177,7 @@ def _sloth(slo: Slo, counters: EventCounters) -> dict[str, Any]:
     own = {
         "sloth_id": f"{service}-{slo.name}", "sloth_service": service, "sloth_slo": slo.name,
     }  # fmt: skip
-    # JSON and PromQL strings use the same escapes.
-    which = ", ".join(f"{name}={json.dumps(value)}" for name, value in own.items())
+    which = equal_to(own)
     period_s = slo.scaled_period_s
     windows = {s for window in slo.windows for s in (window.long_s, window.short_s)}
     rules: list[dict[str, Any]] = []
@@ -208,7 +207,8 @@ def _sloth(slo: Slo, counters: EventCounters) -> dict[str, Any]:
     record("slo:period_error_budget_remaining:ratio", f"1 - slo:period_burn_rate:ratio{{{which}}}")
     objective = f"{float(slo.target * 100):.10g}"
     record("sloth_slo_info", "vector(1)", sloth_objective=objective, sloth_mode="evenkeel")
-    return {"name": f"evenkeel-slo-{slo.name}-sloth", "rules": rules}
+    # No SLO's name has a slash.
+    return {"name": f"evenkeel-slo-{slo.name}/sloth", "rules": rules}
 
 
 def _recorded(length_s: Fraction) -> str:
@@ -243,7 +243,7 @@ def _condition(slo: Slo, window: AlertWindow, counters: EventCounters) -> str:
 
 def _own(slo: Slo) -> str:
     """Return the matcher for recorded ratios."""
-    return ", ".join(f'{name}="{value}"' for name, value in _own_label(slo).items())
+    return equal_to(_own_label(slo))
 
 
 def _wilson(confidence: Fraction, ratio: str, n: str) -> str:

@@ -34,16 +34,33 @@ def prometheus_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels under valid Prometheus names, with other characters as underscores.
 
     One invalid name, or half a template, and Prometheus rejects the whole file.
+
+    Raises:
+        ConfigurationError: If two labels would have the same name.
     """
-    return {
-        _RESERVED.sub(r"label_\g<0>", _NOT_OF_A_LABEL.sub("_", name)): literal(text)
-        for name, text in labels.items()
-    }
+    given: dict[str, str] = {}
+    for name in labels:
+        valid = _RESERVED.sub(r"label_\g<0>", _NOT_OF_A_LABEL.sub("_", name))
+        if valid in given:
+            raise ConfigurationError(
+                f"labels {given[valid]!r} and {name!r} are both {valid!r} in Prometheus; rename one"
+            )
+        given[valid] = name
+    return {valid: literal(labels[name]) for valid, name in given.items()}
 
 
 def literal(text: str) -> str:
     """Return a Prometheus template that renders as this text."""
     return text.replace("{{", '{{ "{{" }}')
+
+
+def equal_to(labels: Mapping[str, str], separator: str = ", ") -> str:
+    """Return PromQL's matchers, without braces, for series with exactly these labels' values."""
+    # JSON and PromQL strings use the same escapes, except for halves of a character: PromQL refuses
+    # them, and with them the whole file.
+    return separator.join(
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels.items()
+    )
 
 
 def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
@@ -117,8 +134,7 @@ def _select(rule: Rule) -> dict[str, str]:
 
 
 def _matchers(labels: Mapping[str, str]) -> str:
-    # JSON and PromQL strings use the same escapes.
-    inside = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+    inside = equal_to(labels, ",")
     return f"{{{inside}}}" if inside else ""
 
 

@@ -143,6 +143,35 @@ def test_the_range_and_the_menus_select_the_rows(query: BoardQuery, client: Any)
         assert absent.row_count == 0
 
 
+# Callers choose the names of tenants, models and routes.
+NAMES = ["o'brien", 'q"x', "x\\", "a\\') OR 1=1 --", "\\'"]
+
+
+def test_each_name_that_a_menu_offers_selects_only_its_rows(client: Any) -> None:
+    queries = {query.name: query.text for query in store_queries()}
+    choose = random.Random(5)
+    from_s = FROM_S - 86400
+    rows = [request(choose, 1000 + number) for number in range(len(NAMES))]
+    for row, name in zip(rows, NAMES, strict=True):
+        names = {"tenant": name, "model": name, "route": name}
+        row |= {"time": to_datetime((from_s + 60) * S), **names}
+    insert(client, "requests", rows)
+    status = {"objective": "ttft", "target": 0.95, "period_s": 3600.0, "scale": 1.0}
+    status |= {"time": to_datetime((from_s + 60) * S), "state": "ok"}
+    insert(client, "slo_status", [{**status, "slo": f"chat/{name}"} for name in NAMES])
+
+    def column(query: str, **chosen: list[str]) -> list[Any]:
+        text = expand(queries[query], from_s, from_s + 3600, STEP_S, {**NOTHING, **chosen})
+        return [row[0] for row in client.query(text).result_rows]
+
+    for variable in ("tenant", "model", "route"):
+        offered = column(f"evenkeel-requests ${variable}")
+        assert offered == NAMES[:2]
+        for name in offered:
+            assert column("evenkeel-requests Tenants A", **{variable: [name]}) == [name]
+    assert column("evenkeel-quality $slo") == [f"chat/{name}" for name in NAMES[:2]]
+
+
 def test_values_are_what_the_rows_say(client: Any) -> None:
     texts = {query.name: query.text for query in store_queries()}
 

@@ -24,11 +24,14 @@ def expanded(sql: str, **chosen: object) -> str:
         ),
         ("sum(x) / $__interval_s", "sum(x) / 60"),
         ("$__conditionalAll(a IN (${a:sqlstring}), $a)", "a IN ('x','it''s')"),
+        ("a IN (${quoted:sqlstring})", """a IN ('q\\"x')"""),
+        ("a IN (${injected:sqlstring})", "a IN ('a\\'') OR 1=1 --')"),
         ("$__conditionalAll(b IN (${b:sqlstring}), $b) AND 2", "1=1 AND 2"),
     ],
 )
 def test_macros(sql: str, expected: str) -> None:
-    assert expanded(sql, a=["x", "it's"], b=ALL) == expected
+    values = {"a": ["x", "it's"], "b": ALL, "quoted": ['q"x'], "injected": ["a\\') OR 1=1 --"]}
+    assert expanded(sql, **values) == expected
 
 
 @pytest.mark.parametrize("sql", ["$__timeFiltr(time)", "x = $c", "${c:sqlstring}", "$__interval"])

@@ -55,6 +55,39 @@ def test_a_silence_of_what_is_not_there_is_refused(
     book.close()
 
 
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--for", "1h", "--until", "2100-01-01"], "give either --for or --until, not both"),
+        (["--for", "60d"], "a silence lasts up to 30d, not 60d"),
+        (["--until", "2020-01-01"],
+         "a silence ends after now and up to 30d after it begins, not at 2020-01-01"),
+        (["--from", "2100-01-01"], "a silence begins within a year, not at 2100-01-01"),
+    ],
+)  # fmt: skip
+def test_a_silence_of_another_length_is_refused_in_the_words_of_the_flags(
+    flags: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = AlertBook(tmp_path / FILE_NAME)
+    book.set_subjects(["chat"])
+    assert run(tmp_path, "silence", "slo=chat", *flags) == 2
+    assert capsys.readouterr().err == f"evenkeel: {line}\n"
+    book.close()
+
+
+def test_a_mistyped_receiver_is_answered_with_the_one_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slos = tmp_path / "slos.yaml"
+    slos.write_text(
+        "apiVersion: evenkeel/v1\nkind: Alerting\nspec:\n  receivers:\n"
+        "    - {name: on-call, url: 'https://alerts.example.com/hook'}\n"
+    )
+    assert main(["alerts", "test", "--slos", str(slos), "--receiver", "oncall"], [ALERTS]) == 2
+    said = capsys.readouterr().err
+    assert said == f"evenkeel: {slos} has no receiver 'oncall'; did you mean 'on-call'?\n"
+
+
 def test_a_silence_by_labels_is_listed_ended_and_written_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,7 +114,7 @@ def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
         ("silence", {"matchers": ["a=~("]}, "not a valid RE2 pattern"),
         ("silence", {"matchers": ["a"]}, "expected such as"),
         ("silence", {"slo": "s", "duration": "1h", "end": "2027-01-16T00:00:00Z"}, "not both"),
-        ("silence", {"slo": "s", "end": "2026-01-01T00:00:00Z"}, "expected after now"),
+        ("silence", {"slo": "s", "end": "2026-01-01T00:00:00Z"}, "ends after now"),
         ("silence", {"slo": "s", "begin": "2029-01-01T00:00:00Z"}, "within a year"),
         ("silence", {"slo": "t"}, "no SLO or rule is named 't'; there are s"),
         (

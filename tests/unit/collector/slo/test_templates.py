@@ -22,7 +22,7 @@ def test_a_template_is_a_valid_document(tmp_path: Path, template: Template) -> N
 
 
 def test_an_unknown_template_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="no template 'chatt'; there are noticed-delay"):
+    with pytest.raises(ConfigurationError, match="no template 'chatt'; did you mean 'chat'"):
         find_template("chatt")
 
 

@@ -131,6 +131,15 @@ def test_the_command_prints_json_only(
     assert err == ""
 
 
+def test_no_standard_input_is_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = argparse.ArgumentParser()
+    EVAL.configure(parser)
+    monkeypatch.setattr("sys.stdin", None)
+    args = parser.parse_args(["stats", "proportion"])
+    with pytest.raises(ConfigurationError, match="the input is not JSON"):
+        args.run(args)
+
+
 def test_an_unknown_function_is_refused_before_input_is_read() -> None:
     parser = argparse.ArgumentParser()
     EVAL.configure(parser)

@@ -37,7 +37,10 @@ def test_other_spellings(text: str, written: str, margin: float) -> None:
     [
         ("", "is empty"),
         ("accuracy", "is not a gate"),
-        ("accuracy>=-1", "percent sign"),
+        ("accuracy>=-1", "percent sign, such as -1%"),
+        ("accuracy>=-0.01", "percent sign, -1% if it is a fraction, or -0.01%"),
+        ("p95_ttft<=0.05", "percent sign, 5% if it is a fraction, or 0.05%"),
+        ("p95_ttft<=+0", r"percent sign, such as \+0%"),
         ("accuracy<=-1%", "expected >="),
         ("accuracy>-1%", "expected >="),
         ("accuracy>=+1%", "demands an improvement"),

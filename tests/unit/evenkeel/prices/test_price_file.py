@@ -57,6 +57,11 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
 
 
 WRONG = {
+    "one table of a list": (
+        '[model]\nname = "large"\n',
+        "prices.toml:1 (--prices): model is one table, expected a list; tables in a list begin "
+        "with [[model]]",
+    ),
     "unknown key": (
         f'[[model]]\nname = "a"\nimput = 1\ninput = 1\n{SOURCED}',
         ":3 (--prices): model.0.imput is not a",

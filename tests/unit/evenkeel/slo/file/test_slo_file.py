@@ -63,6 +63,35 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
+RULE = """
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: silent}
+spec:
+  absence: {after: 15m}
+  for: 1m
+"""
+
+
+@pytest.mark.parametrize("zero", ["0", "0s", "0m", "0.0h", "'0'"])
+def test_an_alert_may_wait_for_no_time(tmp_path: Path, zero: str) -> None:
+    """0 is the documented default of `for` and `keepFiringFor`."""
+    text = (GOOD + RULE).replace("for: 1m", f"for: {zero}\n    keepFiringFor: {zero}", 1)
+    text = text.replace("for: 1m", f"for: {zero}\n  keepFiringFor: {zero}")
+    file = read_slo_file(write(tmp_path, text))
+    (slo,), (rule,) = file.slos, file.rules
+    assert (slo.pending_s, slo.keep_firing_s) == (0, 0)
+    assert (rule.pending_s, rule.keep_firing_s) == (0, 0)
+
+
+@pytest.mark.parametrize("line", ["for: 0x", "for: -1m", "for: [0]", "noData: 0", "short: 0m"])
+def test_a_duration_is_no_other_zero(tmp_path: Path, line: str) -> None:
+    old = "short: 5m" if line.startswith("short") else "for: 1m"
+    with pytest.raises(ConfigurationError, match="expected"):
+        read_slo_file(write(tmp_path, GOOD.replace(old, line)))
+
+
 def test_every_key_is_read(tmp_path: Path) -> None:
     file = read_slo_file(write(tmp_path, GOOD))
     (slo,) = file.slos
@@ -195,6 +224,11 @@ MISTAKES = [
         "a reserved label",
         ("team: chat", "severity: high"),
         "SLO 'chat-ttft': label 'severity' is set by evenkeel (slos.yaml:16)",
+    ),
+    (
+        "a label without a name",
+        ("team: chat", "'': chat"),
+        "SLO 'chat-ttft': a key must be a word (slos.yaml:16)",
     ),
     (
         "windows below a second",
