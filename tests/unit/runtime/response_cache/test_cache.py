@@ -182,6 +182,46 @@ async def test_requests_are_answered_while_many_entries_of_others_are_indexed() 
     await following.close()
 
 
+class InterruptedBackend(SharedBackend):
+    """A shared backend that lists all entries each time, and sometimes fails to read them."""
+
+    num_reads = 0
+    fails_at: int | None = None
+
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
+        self.num_reads += 1
+        if self.num_reads == self.fails_at:
+            raise BackendError("slow")
+        return await super().read(entry_ids, is_use=is_use)
+
+    async def read_changes(self) -> Changes:
+        return Changes(await self.find_all(), is_complete=True)
+
+
+async def test_a_rebuild_of_the_index_goes_on_where_it_failed_and_keeps_what_is_there() -> None:
+    backend = InterruptedBackend(1 << 24)
+    filling, following = (
+        ResponseCache(SERVING, backend, load_encoder(), AuditLog(None)) for _ in range(2)
+    )
+    asked = [question(f"Do you have lamp {number}?") for number in range(100)]
+    for each in asked:
+        await keep(filling, each)
+    backend.fails_at = 4
+    await following.follow_others()
+    assert len(following.index) == 60
+    assert following.counts.errors == {"backend": 1}
+    await following.follow_others()
+    assert len(following.index) == 100
+    assert backend.num_reads == 6
+    # What is gone leaves the index, and nothing is read twice.
+    await backend.delete([asked[7].id])
+    await following.follow_others()
+    assert len(following.index) == 99 and asked[7].id not in following.index
+    assert backend.num_reads == 6
+    await filling.close()
+    await following.close()
+
+
 async def test_rubbish_is_deleted_counted_and_said_once(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
