@@ -150,7 +150,8 @@ def _run_calibrate(args: argparse.Namespace) -> int:
         if not answers:
             shown = hide_password(url)
             raise CannotMeasureError(
-                f"{shown}: {args.ask} completed no answer; is the model's name right?"
+                f"{shown}: {args.ask} completed no answer, or the cache gave them all; is the "
+                "model's name right, and the route `eval` off in the cache file?"
             )
     num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
