@@ -73,11 +73,11 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
     import httpx
 
     from evenkeel.http_address import check_http_address
-    from evenkeel.secret_text import hide_password, read_secret
+    from evenkeel.secret_text import hide_password, make_authorization, read_secret
     from evenkeel.why.explanation import from_runtime
 
     check_http_address("--url", args.url, "http://127.0.0.1:8000")
-    headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
+    headers = make_authorization(read_secret(args.api_key) if args.api_key else None)
     url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
     shown = hide_password(url)
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from evenkeel.embedding import Encoder
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
-from evenkeel.secret_text import hide_password
+from evenkeel.secret_text import hide_password, make_authorization
 from evenkeel.spans import HEADER_CACHE, HEADER_ROUTE, ROUTE_EVAL
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
@@ -141,15 +141,14 @@ def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> di
     so are those that the cache answered: its file may name the route of evaluations.
 
     Raises:
+        ConfigurationError: If the key cannot be sent.
         CannotMeasureError: If the server does not answer.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     import httpx
 
-    headers = {HEADER_ROUTE: ROUTE_EVAL}
-    if key is not None:
-        headers["authorization"] = f"Bearer {key}"
+    headers = {HEADER_ROUTE: ROUTE_EVAL} | make_authorization(key)
 
     def ask(text: str) -> str | None:
         # The seed makes it another request than clients send: none of theirs is answered by it.

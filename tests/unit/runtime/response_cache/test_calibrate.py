@@ -174,6 +174,18 @@ def test_a_models_own_answers_are_evidence_for_its_weights_only(
     assert LABELS_FILE in EvidenceFile(tmp_path, hash_model(), "weights-2").discarded
 
 
+def test_a_key_that_cannot_be_sent_is_one_line(
+    model: tuple[type[Model], str],
+    questions: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "ключ")
+    assert run("cache", "calibrate", questions, "--ask", "m", "--url", model[1]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "API key" in shown
+
+
 @pytest.mark.parametrize(
     ("status", "page", "said"),
     [
