@@ -59,6 +59,22 @@ def read_secret(text: str) -> str:
     return secret
 
 
+def make_authorization(key: str | None) -> dict[str, str]:
+    """Return the header that sends a server's API key; none without a key.
+
+    Raises:
+        ConfigurationError: If the key has a character that a header cannot carry.
+    """
+    if key is None:
+        return {}
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigurationError(
+            "the API key has a character that cannot be sent, such as a letter with an accent or a "
+            "line break; expected printable ASCII: is it the right file, or a part of it?"
+        )
+    return {"authorization": f"Bearer {key}"}
+
+
 def write_secret(secret: str) -> str:
     """Return the secret escaped so that `read_secret` returns it unchanged."""
     return _FILE_MARK + secret if secret.startswith(_FILE_MARK) else secret

@@ -81,14 +81,20 @@ def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
     import httpx
 
     from evenkeel.http_address import check_http_address
-    from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
+    from evenkeel.secret_text import (
+        hide_password,
+        make_authorization,
+        read_secret,
+        warn_of_command_line,
+    )
     from evenkeel.why.explanation import from_runtime
 
     check_http_address("--url", args.url, "http://127.0.0.1:8000")
-    headers = {}
+    key = None
     if args.api_key is not None:
         warn_of_command_line("--api-key", args.api_key, is_address=False)
-        headers = {"authorization": f"Bearer {read_secret(args.api_key)}"}
+        key = read_secret(args.api_key)
+    headers = make_authorization(key)
     url = f"{args.url.rstrip('/')}/why/{quote(args.id, safe='')}"
     shown = hide_password(url)
     try:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
-# Back-off after a failure of a shared backend, so that no request waits for it twice.
+# Back-off after a failure of a shared backend, so that no request waits for it twice. What no
+# request waits for has a guard of its own, whose failures make no request go without the backend.
 _PAUSE_S = 5.0
 
 
@@ -66,7 +67,7 @@ class CallGuard:
         name: str,
         timeout_s: float,
         errors: tuple[type[Exception], ...],
-        on_failure: Callable[[], None],
+        on_failure: Callable[[], None] = lambda: None,
         refusals: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         self._name = name
@@ -105,7 +106,7 @@ class Backend(Protocol):
 
         Args:
             entry_ids: The ids.
-            is_use: Whether entries that are read so are evicted later.
+            is_use: Whether a request reads them: they are evicted later then.
         """
         ...
 

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import time
-from typing import TypeVar
 
 import numpy as np
 
 from evenkeel.embedding import Encoder
-from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import Backend, BackendError, RefusedError, Size
+from evenkeel_runtime.response_cache.backend import Backend, Size
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.embedder import Embedder, Vector
-from evenkeel_runtime.response_cache.entry import (
-    CacheEntry,
-    CorruptEntryError,
-    decode_entry,
-    encode_entry,
-)
+from evenkeel_runtime.response_cache.entry import CacheEntry, encode_entry
 from evenkeel_runtime.response_cache.hit_class import (
     HARD_GUARDS,
     NearHit,
     NearQuestion,
     judge,
-    know,
 )
 from evenkeel_runtime.response_cache.near_hit_rule import is_promising
 from evenkeel_runtime.response_cache.near_misses import NearMiss, NearMisses
@@ -40,17 +31,15 @@ from evenkeel_runtime.response_cache.neighbours import (
     Sketch,
     list_candidates,
 )
+from evenkeel_runtime.response_cache.other_runtimes import OtherRuntimes
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_evidence import Controls
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy
+from evenkeel_runtime.response_cache.stored_entries import StoredEntries
 from evenkeel_runtime.response_cache.worker import Worker
 from evenkeel_runtime.text.agreement import are_interchangeable
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # Maximum candidates embedded per lookup: a few are usually enough, and each uses up part of the
 # time limit. Their embeddings are kept.
@@ -60,8 +49,6 @@ _NUM_NEIGHBOURS = 4
 # Static cosine from which an answer may become a draft, and different answers passed on.
 _LEAST_DRAFT_SIMILARITY = 0.25
 _NUM_DRAFTS = 8
-# Entries of other runtimes that are read and indexed at once: each takes up to 1 ms.
-_NUM_FOLLOWED = 20
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
@@ -96,25 +83,15 @@ class ResponseCache:
         self.controls = Controls(self.counts, audit, clock)
         self.index = Neighbours()
         self._backend = backend
-        self.deletions = Deletions(backend, self.index, self.near_misses, self.counts, audit)
+        self._entries = StoredEntries(backend, self.index, self.counts, clock)
+        self._others = OtherRuntimes(self._entries, self.index, encoder)
+        self.deletions = Deletions(self._entries, self.index, self.near_misses, self.counts, audit)
         self._encoder = encoder
         self._clock = clock
         self._embedder = (
             None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
         )
         self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
-        self._outage = ErrorGuard(
-            logger.warning,
-            "cache backend not responding, the model answers instead: %s",
-            expected=BackendError,
-        )
-        self._refusal = ErrorGuard(logger.warning, "cache backend refuses: %s", RefusedError)
-        self._corruption = ErrorGuard(
-            logger.warning,
-            "corrupt cache entry deleted, the model answers instead; further ones "
-            "are only counted: %s",
-            expected=CorruptEntryError,
-        )
 
     @property
     def has_encoder(self) -> bool:
@@ -303,54 +280,39 @@ class ResponseCache:
         if len(data) > self.policy.max_entry_bytes:
             self.counts.not_kept["too_large"] += 1
             return False
+        if self.deletions.is_behind:
+            self.counts.not_kept["deletions_pending"] += 1
+            return False
         num_deletions = self.deletions.count
         write = self._backend.write(entry.id, data, question.ttl_s, question.tags)
-        evicted = await self._guard(write, None)
-        if evicted is None:
-            return False
+        evicted = await self._entries.call(write, None)
         if num_deletions != self.deletions.count:
-            # A deletion may have listed the entries before this one was there.
-            await self._guard(self._backend.delete([entry.id]), 0)
+            # It may have listed the entries before this one was there. A write that failed may
+            # have been applied all the same: only its reply was late.
+            await self.deletions.undo(entry.id)
             self.counts.not_kept["deleted_meanwhile"] += 1
             return False
+        if evicted is None:
+            return False
+        self._entries.unremoved.pop(entry.id, None)
         for entry_id in evicted:
             self.index.remove(entry_id)
         if entry.id in evicted:
             self.counts.not_kept["too_large"] += 1
             return False
         if static is not None:
-            self._add_to_index(entry, static)
+            self.index.add_entry(entry, static)
         self.counts.stored += 1
         return True
 
     async def follow_others(self) -> None:
-        """Apply the changes by other runtimes to a shared backend."""
-        changes = await self._guard(self._backend.read_changes(), None)
-        if changes is None:
-            return
-        if changes.is_complete:
-            self.index.clear()
-        for entry_id in changes.removed:
-            self.index.remove(entry_id)
-        new = [entry_id for entry_id in changes.added if entry_id not in self.index]
-        for start in range(0, len(new), _NUM_FOLLOWED):
-            # Read for the index only: nobody asked for them.
-            found = await self._fetch(new[start : start + _NUM_FOLLOWED], is_use=False)
-            for entry in found.values():
-                if entry.is_comparable and self._encoder is not None:
-                    sketch = self._encoder.sketch(entry.question)
-                    if sketch is not None:
-                        self._add_to_index(entry, sketch)
-
-    def _add_to_index(self, entry: CacheEntry, sketch: Vector) -> None:
-        self.index.add(entry.id, entry.scope, sketch, know(entry))
-        if entry.vector:
-            vector = np.frombuffer(entry.vector, np.float16).astype(np.float32)
-            self.index.learn(entry.id, vector)
+        """Apply the changes by other runtimes, and remove what deletions had to leave."""
+        await self.deletions.remove_left()
+        await self._others.follow()
 
     async def measure(self) -> Size | None:
         """Return the backend's size; None if it does not respond."""
-        return await self._guard(self._backend.measure(), None)
+        return await self._entries.call(self._backend.measure(), None)
 
     async def close(self) -> None:
         """Save the evidence, stop threads and close connections."""
@@ -360,41 +322,5 @@ class ResponseCache:
             self._embedder.close()
         await self._backend.close()
 
-    async def _fetch(
-        self, entry_ids: Sequence[str], *, is_use: bool = True
-    ) -> dict[str, CacheEntry]:
-        """Return the live entries; drop the others from the index."""
-        if not entry_ids:
-            return {}
-        found = await self._guard(self._backend.read(entry_ids, is_use=is_use), None)
-        if found is None:
-            return {}
-        entries = {}
-        for entry_id, data in zip(entry_ids, found, strict=True):
-            entry = None if data is None else await self._decode(data, entry_id)
-            if entry is None or entry.expires_at_s <= self._clock():
-                self.index.remove(entry_id)
-            else:
-                entries[entry_id] = entry
-        return entries
-
-    async def _decode(self, data: bytes, entry_id: str) -> CacheEntry | None:
-        try:
-            return decode_entry(data, entry_id)
-        except CorruptEntryError as error:
-            self.counts.errors["corrupt_entry"] += 1
-            self._corruption.record(error)
-            await self._guard(self._backend.delete([entry_id]), 0)
-            return None
-
-    async def _guard(self, asked: Awaitable[T], otherwise: T) -> T:
-        """Call the backend; if it does not respond, count it and log it once."""
-        try:
-            answer = await asked
-        except BackendError as error:
-            self.counts.errors["backend"] += 1
-            (self._refusal if isinstance(error, RefusedError) else self._outage).record(error)
-            return otherwise
-        if self._outage.clear():
-            logger.warning("cache backend responding again")
-        return answer
+    async def _fetch(self, entry_ids: Sequence[str]) -> dict[str, CacheEntry]:
+        return await self._entries.fetch(entry_ids) or {}

@@ -174,14 +174,19 @@ class CachedEngine:
             # Concurrently with the model: observation must not add latency.
             looking = asyncio.get_running_loop().create_task(self._look_up(question, sketch))
         else:
-            with charge_to(call.run, Cause.HOST_CACHE):
-                only_exact = not self._may_serve_any(question)
-                found = await self._look_up(question, sketch, only_exact)
-                question = self.cache.modes.as_now(question)
-                hit = await self._guard(self._choose(call, question, found), None)
-                if hit is None:
-                    drafted = await self._draft(call, question, found.nearest)
-                    call.run.response_cache = "draft" if drafted else None
+            try:
+                with charge_to(call.run, Cause.HOST_CACHE):
+                    only_exact = not self._may_serve_any(question)
+                    found = await self._look_up(question, sketch, only_exact)
+                    question = self.cache.modes.as_now(question)
+                    hit = await self._guard(self._choose(call, question, found), None)
+                    if hit is None:
+                        drafted = await self._draft(call, question, found.nearest)
+                        call.run.response_cache = "draft" if drafted else None
+            except BaseException:
+                # The client left.
+                self._record_outcome(call.run, question, found)
+                raise
             if hit is not None:
                 yield hit
                 return

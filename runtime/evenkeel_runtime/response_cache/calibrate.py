@@ -16,7 +16,8 @@ from typing import Any
 
 from evenkeel.embedding import Encoder
 from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
-from evenkeel.secret_text import hide_password
+from evenkeel.secret_text import hide_password, make_authorization
+from evenkeel.spans import HEADER_CACHE, HEADER_ROUTE, ROUTE_EVAL
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
@@ -135,22 +136,27 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
 def ask_model(texts: Sequence[str], url: str, model: str, key: str | None) -> dict[str, str]:
     """Return a running model's own answers, greedy and past the cache.
 
-    Texts whose answer has no text or was cut off are left out: such an answer is no near hit.
+    They are asked for as an evaluation, so they are no traffic: neither stored nor evidence. Texts
+    whose answer has no text or was cut off are left out, because such an answer is no near hit, and
+    so are those that the cache answered: its file may name the route of evaluations.
 
     Raises:
+        ConfigurationError: If the key cannot be sent.
         CannotMeasureError: If the server does not answer.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     import httpx
 
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    headers = {HEADER_ROUTE: ROUTE_EVAL} | make_authorization(key)
 
     def ask(text: str) -> str | None:
         # The seed makes it another request than clients send: none of theirs is answered by it.
         body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
         answer = client.post("/v1/chat/completions", json=body | {"seed": _SEED})
         answer.raise_for_status()
+        if HEADER_CACHE in answer.headers:
+            return None
         choice = answer.json()["choices"][0]
         content = choice["message"]["content"]
         is_whole = choice["finish_reason"] == "stop" and isinstance(content, str)

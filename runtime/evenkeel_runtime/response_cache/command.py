@@ -12,7 +12,7 @@ from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.http_address import check_http_address
 from evenkeel.known_names import suggestion
-from evenkeel.secret_text import address_argument, hide_password
+from evenkeel.secret_text import address_argument, hide_password, make_authorization
 from evenkeel.settings import DATA_DIR_VARIABLE, DEFAULT_DATA_DIR
 
 _EXAMPLES = """\
@@ -156,7 +156,8 @@ def _run_calibrate(args: argparse.Namespace) -> int:
         if not answers:
             shown = hide_password(url)
             raise CannotMeasureError(
-                f"{shown}: {args.ask} completed no answer; is the model's name right?"
+                f"{shown}: {args.ask} completed no answer, or the cache gave them all; is the "
+                "model's name right, and the route `eval` off in the cache file?"
             )
     num_unlabelled = len(known) - len(answers)
     done = asyncio.run(calibrate(answers, encoder, hash_model(), model))
@@ -227,7 +228,7 @@ def _call(
 
     check_http_address("--url", url, "http://127.0.0.1:8000")
     shown = hide_password(url)
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    headers = make_authorization(key)
     try:
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
             address = f"{url}/v1/evenkeel/cache"

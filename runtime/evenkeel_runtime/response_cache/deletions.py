@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import Backend
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.near_misses import NearMisses
 from evenkeel_runtime.response_cache.neighbours import Neighbours
@@ -16,18 +15,22 @@ from evenkeel_runtime.response_cache.question import (
     subject_tag,
     tenant_tag,
 )
+from evenkeel_runtime.response_cache.stored_entries import StoredEntries
 from evenkeel_runtime.text.guards import forget_texts
 
 FlushKind = Literal["route", "prompt", "knowledge", "all"]
+# With so many answers to remove, further ones are not stored: they may have to be removed, too.
+_MOST_LEFT = 10_000
 
 
 class Deletions:
-    """Deletes answers from a cache; each method raises BackendError if the backend fails.
+    """Deletes answers from a cache.
 
-    Possibly nothing, or only a part, was deleted then.
+    What is asked for raises BackendError if the backend fails; possibly nothing, or only a part,
+    was deleted then.
 
     Args:
-        backend: Storage of the entries.
+        entries: The entries.
         index: The questions that can be compared.
         near_misses: The near misses for review.
         counts: The cache's counters.
@@ -40,18 +43,45 @@ class Deletions:
 
     def __init__(
         self,
-        backend: Backend,
+        entries: StoredEntries,
         index: Neighbours,
         near_misses: NearMisses,
         counts: CacheCounts,
         audit: AuditLog,
     ) -> None:
-        self._backend = backend
+        self._backend = entries.backend
+        self._entries = entries
         self._index = index
         self._near_misses = near_misses
         self._counts = counts
         self._audit = audit
         self.count = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether too many answers wait for their removal."""
+        return len(self._entries.unremoved) >= _MOST_LEFT
+
+    async def undo(self, entry_id: str) -> None:
+        """Remove an answer that was stored during a deletion; until it is, it counts as missing."""
+        self._index.remove(entry_id)
+        left = {entry_id: object()}
+        self._entries.unremoved |= left
+        await self._remove(left)
+
+    async def remove_left(self) -> None:
+        """Remove the answers that `undo` could not, if the backend responds."""
+        if self._entries.unremoved:
+            await self._remove(dict(self._entries.unremoved))
+
+    async def _remove(self, left: Mapping[str, object]) -> None:
+        removal = self._backend.delete(list(left))
+        if await self._entries.call(removal, None) is None:
+            return
+        for entry_id, mark in left.items():
+            # Another mark: stored again meanwhile, perhaps after the removal.
+            if self._entries.unremoved.get(entry_id) is mark:
+                del self._entries.unremoved[entry_id]
 
     async def delete_subject(self, tenant: str, subject: str) -> int:
         """Delete all answers to one end user's requests; return how many."""

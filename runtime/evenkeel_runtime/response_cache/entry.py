@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
+
+from evenkeel.embedding import DIMENSIONS
 
 
 class CorruptEntryError(Exception):
@@ -46,6 +49,8 @@ class CacheEntry:
     is_comparable: bool = False
 
 
+# Half precision deviates by less than this.
+_MOST_DEVIATION = 0.05
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(CacheEntry)
 
@@ -67,4 +72,16 @@ def decode_entry(data: bytes, entry_id: str) -> CacheEntry:
         raise CorruptEntryError(str(error)) from error
     if entry.id != entry_id:
         raise CorruptEntryError(f"entry {entry.id[:12]} stored under the id {entry_id[:12]}")
+    if entry.vector:
+        _check_vector(entry.vector)
     return entry
+
+
+def _check_vector(vector: bytes) -> None:
+    """Raise CorruptEntryError unless it is an embedding: all questions are compared with it."""
+    if len(vector) != 2 * DIMENSIONS:
+        raise CorruptEntryError(f"an embedding has {len(vector)} bytes, not {2 * DIMENSIONS}")
+    values = np.frombuffer(vector, np.float16).astype(np.float32)
+    # Of not a number, too.
+    if not abs(float(values @ values) - 1) < _MOST_DEVIATION:
+        raise CorruptEntryError("an embedding has not the length 1")

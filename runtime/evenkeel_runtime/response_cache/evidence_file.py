@@ -1,8 +1,8 @@
 """Keep the evidence on near hits over restarts, and load labelled evidence.
 
-Two owner-only files in the data folder: EVIDENCE_FILE, written by the runtime, and LABELS_FILE,
-written by `evenkeel cache calibrate`. Evidence that was collected with another embedding model,
-other classes, other ladders or for another model is discarded, and the reason is logged. Labels in
+Owner-only files in the data folder: one per model, written by the runtime, and LABELS_FILE, written
+by `evenkeel cache calibrate`. Evidence that was collected with another embedding model, other
+classes, other ladders or for other weights is discarded, and the reason is logged. Labels in
 another file, named by the cache's file, must be readable (setup.py).
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 # `evenkeel cache calibrate` finds no pairs below this cosine (calibrate.py: the default policy).
 _LABELLED_FROM = RoutePolicy().draft_similarity
 
-EVIDENCE_FILE = "cache-evidence.json"
+# Written by earlier versions, by servers of any model.
+EARLIER_FILE = "cache-evidence.json"
 LABELS_FILE = "cache-labels.json"
 WEIGHTS_CHANGED = "the weights changed while serving"
 _MOST_BYTES = 64 * 1024 * 1024
@@ -109,32 +111,37 @@ _T = TypeVar("_T", Labels, _Saved)
 
 
 class EvidenceFile:
-    """The evidence of one data folder.
+    """The evidence of one model in a data folder, which servers of other models may share.
 
     Args:
         folder: The data folder.
         embedder: Hash of the embedding model.
         model: Identifies the served weights.
         labels: The file of labels; None is LABELS_FILE in the folder.
+
+    Attributes:
+        name: Of the file; stays if the weights change while serving.
+        model: The served weights.
+        discarded: Why evidence was discarded, by file.
     """
 
     def __init__(self, folder: Path, embedder: str, model: str, labels: Path | None = None) -> None:
         self._folder = folder
         labels = labels or folder / LABELS_FILE
         self._collected = Collected(embedder, CLASSES_VERSION, model)
+        self.name = name_file(model)
         self.model = model
-        # Why evidence was discarded, by file.
         self.discarded: dict[str, str] = {}
         self._labels = self._read(labels, Labels)
         self._labels_id = None if self._labels is None else _hash(labels)
-        self._saved = self._read(folder / EVIDENCE_FILE, _Saved)
+        self._saved = self._read(folder / self.name, _Saved) or self._take_over()
 
     def start_over(self, model: str) -> None:
         """Forget the evidence of other weights; the labels do not depend on them."""
         self.model = model
         self._collected = msgspec.structs.replace(self._collected, model=model)
         self._saved = None
-        self.discarded[EVIDENCE_FILE] = WEIGHTS_CHANGED
+        self.discarded[self.name] = WEIGHTS_CHANGED
 
     def open_control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route, with that of earlier runs and labels that apply to it."""
@@ -143,7 +150,7 @@ class EvidenceFile:
         if self._saved is None or route is None:
             return ServeControl(policy, labelled)
         if (route.similarities, route.leads) != (policy.similarities, policy.leads):
-            self._discard(EVIDENCE_FILE, f"route {policy.route} has other similarities or leads")
+            self._discard(self.name, f"route {policy.route} has other similarities or leads")
             return ServeControl(policy, labelled)
         counted, has_labels = {}, (route.labels or self._saved.labels) == self._labels_id
         for item in route.classes:
@@ -182,7 +189,17 @@ class EvidenceFile:
         Raises:
             OSError: If it cannot be written.
         """
-        replace_private(self._folder / EVIDENCE_FILE, data)
+        replace_private(self._folder / self.name, data)
+
+    def _take_over(self) -> _Saved | None:
+        """Return the evidence that an earlier version has left of this model, under its name."""
+        earlier, path = self._folder / EARLIER_FILE, self._folder / self.name
+        saved = None if path.exists() else self._read(earlier, _Saved)
+        if saved is not None:
+            # In a folder that cannot be written to, it is read again.
+            with suppress(OSError):
+                earlier.replace(path)
+        return saved
 
     def _read(self, path: Path, kind: type[_T]) -> _T | None:
         name = path.name
@@ -194,6 +211,9 @@ class EvidenceFile:
             self._discard(name, str(error))
             return None
         here, there = self._collected, found.collected
+        if name == EARLIER_FILE and there.model != here.model:
+            # Perhaps another server's.
+            return None
         if there.embedder != here.embedder or there.classes != here.classes:
             self._discard(name, "collected with another embedding model or other classes")
             return None
@@ -205,6 +225,12 @@ class EvidenceFile:
     def _discard(self, name: str, reason: str) -> None:
         self.discarded[name] = reason
         logger.warning("evidence of the response cache discarded: %s: %s", name, reason)
+
+
+def name_file(model: str) -> str:
+    """Return the name of the file with the evidence of a model."""
+    digest = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"cache-evidence-{digest[:16]}.json"
 
 
 def check_labels(path: Path) -> None:

@@ -13,8 +13,8 @@ from sys import intern
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.question import Question
-from evenkeel_runtime.text.agreement import plain_words
 from evenkeel_runtime.text.guards import count_stems, find_difference
+from evenkeel_runtime.text.signs import find_pieces
 
 # Every word of weight occurs as often in near questions that have this answer, and one of these
 # questions has none that the new one lacks.
@@ -154,4 +154,4 @@ def _words(near: Iterable[NearQuestion]) -> set[str]:
 def know(entry: CacheEntry) -> KnownQuestion:
     """Return what is compared of an entry without reading it."""
     stems = sorted(map(intern, count_stems(entry.question)))
-    return KnownQuestion(hash(plain_words(entry.text)), tuple(stems))
+    return KnownQuestion(hash(find_pieces(entry.text)), tuple(stems))

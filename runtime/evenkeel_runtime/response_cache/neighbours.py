@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
-from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.hit_class import KnownQuestion, NearHit, know
 
 # Returns a question's static vector; None if it has none.
 Sketch = Callable[[], Vector | None]
@@ -86,6 +87,12 @@ class Neighbours:
         space.add(entry_id, vector)
         self._scope_of[entry_id] = scope
 
+    def add_entry(self, entry: CacheEntry, vector: Vector) -> None:
+        """Add the question of an entry, with its embedding if that is known."""
+        self.add(entry.id, entry.scope, vector, know(entry))
+        if entry.vector:
+            self.learn(entry.id, np.frombuffer(entry.vector, np.float16).astype(np.float32))
+
     def learn(self, entry_id: str, embedding: Vector) -> None:
         """Store the embedding of a question; unknown questions are ignored."""
         if entry_id in self._scope_of:
@@ -112,12 +119,9 @@ class Neighbours:
         if not len(space):
             del self._scopes[scope]
 
-    def clear(self) -> None:
-        """Remove everything."""
-        self._scopes.clear()
-        self._embeddings.clear()
-        self._scope_of.clear()
-        self._known.clear()
+    def list_others(self, entry_ids: Iterable[str]) -> list[str]:
+        """Return the ids of the questions that are none of these."""
+        return list(self._scope_of.keys() - set(entry_ids))
 
     def search(self, scope: str, vector: Vector, count: int = NUM_CANDIDATES) -> list[Neighbour]:
         """Return the nearest questions of a scope, nearest first."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from evenkeel.privacy.cpu_budget import OverBudgetError
 from evenkeel.privacy.text_redactor import OVER_BUDGET, RedactionTally, built_in
@@ -23,22 +24,32 @@ _REFERENCE = re.compile(
 # Patterns try each start and end in a run of punctuation: a long one would take them minutes.
 _LONG_RUN = re.compile(r"\W{9,}")
 _OWN = "|".join(_OWN_THINGS.split())
-_SOME = r".{0,200}"
+# How far apart two words of a phrase may be, in one line. A pattern with this gap is anchored at
+# the start of the text; from each place in it, the gap would take seconds: see `_are_near`.
+_MAX_GAP = 200
+# Lines in which the asker occurs are judged up to this size, in at most about 50 ms; with more of
+# them, a request is taken for one about its asker.
+MOST_ASKER_CHARS = 16 * 1024
+_SOME = rf".{{0,{_MAX_GAP}}}"
 _MY = r"(?:my|mine|our|ours)\b"
 _I = r"(?:i|we)\b"
 _START = r"^\W*(?:(?:hi|hello|hey|please|so|and|but|help)\b\W*){0,8}"
 # "Tell me", "send me a link", "if I order now": whom to answer, not what about.
 _ADDRESSED = re.compile(
     r"\b(?:tell|explain\s+to|explain|help|let|advise|connect|cost)\s+(?:me|us)\b"
-    rf"|\b(?:show|give|send|get)\s+(?:me|us)\b(?!{_SOME}\b(?:{_OWN}|code)\b)"
+    r"|(?P<wish>\b(?:show|give|send|get)\s+(?:me|us)\b)"
     r"|\b(?:if|once|unless)\s+(?:i|we)\s+"
     r"(?!(?:am|was|have|had|owe|need|can|still|will|qualify)\b)\w+",
     re.IGNORECASE,
 )
+# Unless it is one of these that they wish: "show me my last invoice".
+_WISHED = re.compile(rf"\b(?:{_OWN}|code)\b", re.IGNORECASE)
 # Without any of these words, a question is the same whoever asks.
 _ASKER = re.compile(
     rf"\b(?:i|me|myself|we|us|{_MY}|here|nearby|i['’]\w+|we['’]\w+)\b", re.IGNORECASE
 )
+# A line with neither of these is not judged.
+_CLUE = re.compile(rf"\d{{3}}|{_ASKER.pattern}", re.IGNORECASE)
 # Asks how something is done: "how do I track my order".
 _HOW_TO = re.compile(
     r"(?:^|[,;:.!?]|\b(?:and|so|but|please)\b)\W*(?:(?:hi|hello|hey|please|so|and|but|help)\b\W*){0,8}"
@@ -51,9 +62,10 @@ _HOW_TO = re.compile(
     re.IGNORECASE,
 )
 # Not even then: "how do I know how much I owe", "how do I get home from here".
+_HOW_MUCH = re.compile(r"\bhow\s+(?:much|many|long)\b(?!\s+is\b)", re.IGNORECASE)
+_I_OR_WE = re.compile(rf"\b{_I}", re.IGNORECASE)
 _HOW_TO_STATE = re.compile(
-    rf"\bhow\s+(?:much|many|long)\b(?!\s+is\b){_SOME}\b{_I}"
-    r"|\b(?:near|about|from)\s+(?:me|us|here)\b"
+    r"\b(?:near|about|from)\s+(?:me|us|here)\b"
     rf"|\b(?:where\s+{_I}\s+live|here|nearby)\b|\bhow\s+(?:do|can)\s+{_I}\s+(?:stand|owe|do)\b"
     r"|\bknow\s+(?:which|what|whether|if|when|where)\b"
     r"|\b(?:owe|ordered|cancell?ed|charged|billed|paid|bought|booked|received)\b",
@@ -86,11 +98,14 @@ _FOR_ALL = re.compile(
     re.IGNORECASE,
 )
 # But not of what only the asker's records, place or past say.
+_KNOW = re.compile(r"\b(?:know|see|hear|check|find\s+out|tell|learn|understand)\b", re.IGNORECASE)
+_WHAT = re.compile(
+    rf"\b(?:whether|when|where|why|what|which|who|how\s+(?:much|many|long)|if|{_MY})",
+    re.IGNORECASE,
+)
 _STATE = re.compile(
     "|".join(
         (
-            rf"\b(?:know|see|hear|check|find\s+out|tell|learn|understand)\b{_SOME}"
-            rf"\b(?:whether|when|where|why|what|which|who|how\s+(?:much|many|long)|if|{_MY})",
             rf"\b(?:status|state|progress|rest|balance)\s+of\s+{_MY}|\bwhere\s+{_I}\s+live\b",
             r"\b(?:still|already|again|yesterday|tomorrow|tonight|here|nearby)\b|\bago\b",
             r"\b(?:near|around|close\s+to|about|for)\s+(?:me|us)\b",
@@ -140,6 +155,18 @@ class PrivateText:
             return OVER_BUDGET
         return findings[0].rule.name if findings else None
 
+    def is_any_about_asker(self, lines: Iterable[str]) -> bool:
+        """Whether `is_about_asker` holds for a line, or the lines with the asker are too long."""
+        num_chars = 0
+        for line in lines:
+            if not _CLUE.search(line):
+                continue
+            if _ASKER.search(line):
+                num_chars += len(line)
+            if num_chars > MOST_ASKER_CHARS or self.is_about_asker(line):
+                return True
+        return False
+
     def is_about_asker(self, text: str) -> bool:
         """Whether the answer depends on the asker: "where is my order", "order 31245".
 
@@ -149,10 +176,51 @@ class PrivateText:
         text = _LONG_RUN.sub(lambda run: run[0][:4] + run[0][-4:], text)
         if _REFERENCE.search(text):
             return True
-        if not _ASKER.search(_ADDRESSED.sub("", text)):
+        if not _ASKER.search(text) or not _ASKER.search(_drop_address(text)):
             return False
         if _HOW_TO.search(text):
-            return bool(_HOW_TO_STATE.search(text) or self._asks_own.search(text))
+            return bool(
+                _HOW_TO_STATE.search(text)
+                or _are_near(_HOW_MUCH, _I_OR_WE, text)
+                or self._asks_own.search(text)
+            )
         if not _FOR_ALL.search(text):
             return True
-        return bool(_STATE.search(text) or self._own.search(text))
+        return bool(_STATE.search(text) or _are_near(_KNOW, _WHAT, text) or self._own.search(text))
+
+
+def _drop_address(text: str) -> str:
+    """Return a text without what says whom to answer."""
+    wished: list[int] | None = None
+
+    def drop(match: re.Match[str]) -> str:
+        nonlocal wished
+        if match["wish"] is None:
+            return ""
+        if wished is None:
+            wished = _find_starts(_WISHED, text)
+        return match[0] if _is_near(match.end(), wished, text) else ""
+
+    return _ADDRESSED.sub(drop, text)
+
+
+def _are_near(first: re.Pattern[str], second: re.Pattern[str], text: str) -> bool:
+    """Whether a match of `second` begins in the line and near the end of one of `first`.
+
+    As a pattern with a gap says it, but in a time that grows with the text, not with the gap.
+    """
+    ends = [match.end() for match in first.finditer(text)]
+    starts = _find_starts(second, text) if ends else []
+    return any(_is_near(end, starts, text) for end in ends)
+
+
+def _find_starts(pattern: re.Pattern[str], text: str) -> list[int]:
+    return [match.start() for match in pattern.finditer(text)]
+
+
+def _is_near(end: int, starts: Sequence[int], text: str) -> bool:
+    """Whether one of the places, which are in order, is in the line after `end`, and near it."""
+    next_one = bisect_left(starts, end)
+    if next_one == len(starts) or starts[next_one] - end > _MAX_GAP:
+        return False
+    return "\n" not in text[end : starts[next_one]]

@@ -77,6 +77,8 @@ class QdrantBackend:
         self._collection = collection
         self._max_bytes = max_bytes
         self._guard = CallGuard("Qdrant", timeout_s, _ERRORS, self._forget)
+        # What no request waits for: if it is too slow, requests are answered all the same.
+        self._upkeep = CallGuard("Qdrant", timeout_s, _ERRORS, self._forget)
         self._forget()
 
     def _forget(self) -> None:
@@ -111,7 +113,7 @@ class QdrantBackend:
         """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
-        async with self._guard.call():
+        async with (self._guard if is_use else self._upkeep).call():
             await self._open()
             points = await self._client.retrieve(
                 self._collection,
@@ -162,7 +164,7 @@ class QdrantBackend:
 
     async def _evict(self) -> list[str]:
         """Delete expired entries, and the least recently read ones beyond the limit."""
-        stored = [each async for each in self._list()]
+        stored = [each async for each in self._list(self._upkeep)]
         now_s = time()
         live = [each for each in stored if each.expires_at_s > now_s]
         gone = [each.entry_id for each in stored if each.expires_at_s <= now_s]
@@ -195,11 +197,11 @@ class QdrantBackend:
     async def find_tagged(self, tag: str) -> list[str]:
         """Return the ids of the entries that were written with this tag."""
         tagged = models.FieldCondition(key="tags", match=models.MatchValue(value=tag))
-        return sorted([each.entry_id async for each in self._list(tagged)])
+        return sorted([each.entry_id async for each in self._list(self._guard, tagged)])
 
     async def find_all(self) -> list[str]:
         """Return the ids of all entries, including expired ones not deleted yet."""
-        return [each.entry_id async for each in self._list()]
+        return [each.entry_id async for each in self._list(self._guard)]
 
     async def read_changes(self) -> Changes:
         """Return the entries written since the last call; all entries at first and after an outage.
@@ -211,21 +213,23 @@ class QdrantBackend:
         if since_s is not None:
             newer = models.Range(gte=since_s - _CLOCK_SKEW_S)
             written = models.FieldCondition(key="written_at", range=newer)
-        added = [each.entry_id async for each in self._list(written)]
+        added = [each.entry_id async for each in self._list(self._upkeep, written)]
         self._read_until_s = now_s
         return Changes(added, is_complete=since_s is None)
 
     async def measure(self) -> Size:
         """Return the size, including expired entries not deleted yet."""
-        stored = [each async for each in self._list()]
+        stored = [each async for each in self._list(self._upkeep)]
         return Size(len(stored), sum(each.size for each in stored))
 
-    async def _list(self, condition: models.FieldCondition | None = None) -> AsyncIterator[_Stored]:
-        """Yield the entries that meet a condition, a page per call."""
+    async def _list(
+        self, guard: CallGuard, condition: models.FieldCondition | None = None
+    ) -> AsyncIterator[_Stored]:
+        """Yield the entries that meet a condition, with a call per page."""
         chosen = None if condition is None else models.Filter(must=[condition])
         offset: Any = None
         while True:
-            async with self._guard.call():
+            async with guard.call():
                 await self._open()
                 points, offset = await self._client.scroll(
                     self._collection,

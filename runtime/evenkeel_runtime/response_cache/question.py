@@ -225,7 +225,7 @@ def read_question(
         prompt=prompt,
         knowledge=knowledge,
     )
-    is_about_asker = any(private.is_about_asker(text) for text in _list_user_lines(messages))
+    is_about_asker = private.is_any_about_asker(_list_user_lines(messages))
     return Bypass("about_asker", question) if is_about_asker else question
 
 

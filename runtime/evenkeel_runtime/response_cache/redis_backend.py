@@ -61,7 +61,9 @@ class RedisBackend:
         self._feed_id: str | None = None
         # A key that holds something else, such as another program's, is no number or no text.
         errors = (RedisError, OSError, ValueError)
-        self._guard = CallGuard("Redis", timeout_s, errors, self._forget, ResponseError)
+        self._guard = CallGuard("Redis", timeout_s, errors, refusals=ResponseError)
+        # What no request waits for: if it is too slow, requests are answered all the same.
+        self._upkeep = CallGuard("Redis", timeout_s, errors, self._forget, ResponseError)
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, _LAYOUT, *parts))
@@ -74,7 +76,7 @@ class RedisBackend:
         """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
-        async with self._guard.call():
+        async with (self._guard if is_use else self._upkeep).call():
             async with self._client.pipeline(transaction=False) as pipeline:
                 pipeline.mget([self._key("entry", i) for i in entry_ids])
                 pipeline.hmget(self._key("details"), entry_ids)
@@ -129,17 +131,17 @@ class RedisBackend:
 
     async def find_tagged(self, tag: str) -> list[str]:
         """Return the ids of the entries that were written with this tag."""
-        return sorted({i async for i, known in self._scan() if tag in known.split()[1:]})
+        return sorted({i async for i, known in self._scan(self._guard) if tag in known.split()[1:]})
 
     async def find_all(self) -> list[str]:
         """Return the ids of all entries, including expired ones not evicted yet."""
-        return list({i: None async for i, _ in self._scan()})
+        return list({i: None async for i, _ in self._scan(self._guard)})
 
-    async def _scan(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield each entry's id and details, some perhaps twice."""
+    async def _scan(self, guard: CallGuard) -> AsyncIterator[tuple[str, str]]:
+        """Yield each entry's id and details, some perhaps twice, with a call per page."""
         place = None
         while place != 0:
-            async with self._guard.call():
+            async with guard.call():
                 place, found = await self._client.hscan(
                     self._key("details"), place or 0, count=_CHUNK
                 )
@@ -149,12 +151,16 @@ class RedisBackend:
     async def read_changes(self) -> Changes:
         """Return the changes since the last call; all entries at first and after a gap."""
         feed = self._key("feed")
-        async with self._guard.call():
-            if self._feed_id is None or await self._has_gap(feed):
-                last = await self._client.xrevrange(feed, count=1)
-                ids = [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
-                self._feed_id = _text(last[0][0]) if last else "0-0"
-                return Changes(added=ids, is_complete=True)
+        async with self._upkeep.call():
+            is_rebuilt = self._feed_id is None or await self._has_gap(feed)
+            last = await self._client.xrevrange(feed, count=1) if is_rebuilt else []
+        if is_rebuilt:
+            # What changes during the scan, and may be missing in it, comes after this.
+            feed_id = _text(last[0][0]) if last else "0-0"
+            ids = list({i: None async for i, _ in self._scan(self._upkeep)})
+            self._feed_id = feed_id
+            return Changes(added=ids, is_complete=True)
+        async with self._upkeep.call():
             streams = await self._client.xread({feed: self._feed_id}, count=_CHUNK)
             added: dict[str, None] = {}
             removed: dict[str, None] = {}

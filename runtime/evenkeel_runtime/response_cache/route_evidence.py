@@ -10,11 +10,7 @@ from evenkeel.embedding import hash_model
 from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.counts import CacheCounts
-from evenkeel_runtime.response_cache.evidence_file import (
-    EVIDENCE_FILE,
-    WEIGHTS_CHANGED,
-    EvidenceFile,
-)
+from evenkeel_runtime.response_cache.evidence_file import WEIGHTS_CHANGED, EvidenceFile
 from evenkeel_runtime.response_cache.hit_class import HitClass
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy
@@ -107,7 +103,8 @@ class Controls:
     def start_over(self, model: str) -> None:
         """Discard all evidence but labels: other weights answer from now on."""
         if self._by_route:
-            self._audit.write("evidence_discarded", file=EVIDENCE_FILE, reason=WEIGHTS_CHANGED)
+            name = None if self.file is None else self.file.name
+            self._audit.write("evidence_discarded", file=name, reason=WEIGHTS_CHANGED)
         self._by_route.clear()
         if self.file is not None:
             self.file.start_over(model)

@@ -68,7 +68,7 @@ def make_hit(request_id: str, prompt: Mapping[str, Any], entry: CacheEntry) -> A
     )
     return RequestOutput(
         request_id=request_id,
-        prompt=None,
+        prompt=prompt.get("prompt"),
         prompt_token_ids=list(prompt["prompt_token_ids"]),
         prompt_logprobs=None,
         outputs=[completion],

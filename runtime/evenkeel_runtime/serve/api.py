@@ -126,7 +126,8 @@ async def _find_tenant(
 
 
 async def _refuse_browsers(request: Request) -> None:
-    # Any web page can make a browser send a POST without a body; `Origin` then names the page.
+    # Any web page can make a browser send a POST without a body, and a DELETE if the server allows
+    # all origins, as vLLM does by default; `Origin` then names the page.
     if "origin" in request.headers:
         raise HTTPException(403, "requests from browser pages are not allowed")
 
@@ -251,7 +252,7 @@ async def show_cache(cache: Annotated[ResponseCache, Depends(_find_cache)]) -> C
     return await describe(cache)
 
 
-@_keyed.delete(_CACHE_PATH, dependencies=[Depends(_refuse_ambiguous)])
+@_keyed.delete(_CACHE_PATH, dependencies=[Depends(_refuse_browsers), Depends(_refuse_ambiguous)])
 async def delete_answers(
     wanted: Annotated[Deletion, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
 ) -> Deleted:

@@ -29,7 +29,8 @@ _SIGN = (
     rf"{_one_of('Sc', 'Sm', 'So', also='%')}|\^|#(?=\w)|(?<=\w)#|(?<![\w.)\]])-(?=\.?\d)"
     r"|!(?==)|(?<![\w.])\.(?=\d)|(?<=[\d)])\s?[-*/]\s?(?=[\d(])"
 )
-_TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
+# A word, a number or a sign.
+TOKEN = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}|{_SIGN}")
 _SUPERSCRIPT = re.compile("[²³¹⁰⁴-⁹]+")
 # Apostrophes, and hyphens, dashes and minus signs, which many texts use for one another.
 _PLAIN = str.maketrans("’‐‒–−", "'----")
@@ -45,11 +46,6 @@ class Word:
     start: int
 
 
-def find_words(text: str) -> list[str]:
-    """Return the words, numbers and signs of a text in lower case, without its punctuation."""
-    return [token.strip() for token in _TOKEN.findall(normalise(text).casefold())]
-
-
 def normalise(text: str) -> str:
     """Return a text in which signs that mean the same are the same."""
     # NFKC makes "2³" the number 23.
@@ -59,5 +55,5 @@ def normalise(text: str) -> str:
 
 def split_words(text: str) -> list[Word]:
     """Return the words, numbers and signs of a normalised text."""
-    found = [(match[0].strip(), match.start()) for match in _TOKEN.finditer(text)]
+    found = [(match[0].strip(), match.start()) for match in TOKEN.finditer(text)]
     return [Word(word, word.lower(), start) for word, start in found]

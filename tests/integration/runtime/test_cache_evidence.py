@@ -71,7 +71,8 @@ def test_a_paraphrase_is_served_after_calibration_and_after_a_restart(tmp_path: 
         with serve(tmp_path, receiver, *flags) as server:
             text, answer = ask_until_served(server, [*begin, *texts[NUM_ASKED:]])
             assert answer == own[text.removeprefix("So, ")]
-        saved = json.loads((tmp_path / "data" / "cache-evidence.json").read_text())
+        (file,) = (tmp_path / "data").glob("cache-evidence-*.json")
+        saved = json.loads(file.read_text())
         assert sum(row[3] - row[5] for row in saved["routes"]["*"]["classes"]) >= 20
         with serve(tmp_path, receiver, *flags) as server:
             # The answers are gone, the evidence is not: the first near ones are served.

@@ -1,15 +1,18 @@
 """What only a real Redis does: exact eviction, and going away while in use."""
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
 
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.backend import BackendError, RefusedError
+from evenkeel_runtime.response_cache.backend import BackendError, Changes, RefusedError
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.fixtures.redis_process import RedisProcess, run_redis
@@ -144,3 +147,74 @@ async def test_keys_of_another_program_are_refused_and_nothing_else_fails(
     with pytest.raises(BackendError, match="ValueError"):
         await backend.measure()
     client.close()
+
+
+def fill_index(redis: RedisProcess, prefix: str, num: int) -> None:
+    """Leave what `redis_write.lua` leaves of entries, without their data."""
+    with Redis.from_url(redis.url) as client:
+        for start in range(0, num, 5000):
+            ids = [f"{number:040d}" for number in range(start, start + 5000)]
+            client.zadd(f"{prefix}:2:recency", dict.fromkeys(ids, 1e9))
+            client.hset(f"{prefix}:2:details", mapping=dict.fromkeys(ids, "1200 tenant-x"))
+        client.set(f"{prefix}:2:total", 1200 * num)
+
+
+async def test_the_index_is_rebuilt_from_many_entries_in_short_calls(redis: RedisProcess) -> None:
+    fill_index(redis, "many", 50_000)
+    backend = RedisBackend(redis.url, "many", 256 << 20, TIMEOUT_S)
+    with Redis.from_url(redis.url) as client:
+        client.config_resetstat()
+        changes = await backend.read_changes()
+        calls = client.info("commandstats")
+    assert changes.is_complete and len(set(changes.added)) == len(changes.added) == 50_000
+    assert calls["cmdstat_hscan"]["calls"] >= 50
+    assert not {"cmdstat_zrange", "cmdstat_hgetall", "cmdstat_hkeys"} & calls.keys()
+    # What comes later is announced, once.
+    await backend.write("new", b"x", 60, [])
+    assert await backend.read_changes() == Changes(["new"], [])
+    assert await backend.read_changes() == Changes([], [])
+    await backend.close()
+
+
+@asynccontextmanager
+async def hanging_at(redis: RedisProcess, command: bytes) -> AsyncIterator[str]:
+    """Yield the address of a Redis that does not answer one command."""
+    host, port = urlsplit(redis.url).hostname, urlsplit(redis.url).port
+
+    async def forward(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stop: bytes
+    ) -> None:
+        while data := await reader.read(1 << 16):
+            if stop and stop in data:
+                await reader.read()
+                break
+            writer.write(data)
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, asked = await asyncio.open_connection(host, port)
+        await asyncio.gather(forward(reader, asked, command), forward(answers, writer, b""))
+
+    async with await asyncio.start_server(connect, "127.0.0.1", 0) as server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+        server.close()
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("command", [b"XREVRANGE", b"HSCAN"])
+async def test_a_rebuild_that_hangs_makes_no_request_go_without_the_cache(
+    command: bytes, redis: RedisProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hanging_at(redis, command) as url:
+        shared = RedisBackend(url, "hangs", 1 << 20, 2.0)
+        cache = ResponseCache(SERVING, shared, load_encoder(), AuditLog(None))
+        asked = question()
+        assert await cache.keep(asked, entry(asked))
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                await cache.follow_others()
+                assert await cache.find_exact(asked) is not None
+        assert cache.counts.errors == {"backend": 2}
+        assert len(caplog.records) == 1 and "other runtimes" in caplog.text
+        await cache.close()

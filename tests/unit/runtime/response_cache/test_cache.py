@@ -3,17 +3,20 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from evenkeel.embedding import load_encoder
+from evenkeel.embedding import DIMENSIONS, load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import BackendError, Changes
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.entry import encode_entry
 from evenkeel_runtime.response_cache.hit_class import NearHit
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
 from evenkeel_runtime.response_cache.question import Question
@@ -182,6 +185,46 @@ async def test_requests_are_answered_while_many_entries_of_others_are_indexed() 
     await following.close()
 
 
+class InterruptedBackend(SharedBackend):
+    """A shared backend that lists all entries each time, and sometimes fails to read them."""
+
+    num_reads = 0
+    fails_at: int | None = None
+
+    async def read(self, entry_ids: Sequence[str], *, is_use: bool = True) -> list[bytes | None]:
+        self.num_reads += 1
+        if self.num_reads == self.fails_at:
+            raise BackendError("slow")
+        return await super().read(entry_ids, is_use=is_use)
+
+    async def read_changes(self) -> Changes:
+        return Changes(await self.find_all(), is_complete=True)
+
+
+async def test_a_rebuild_of_the_index_goes_on_where_it_failed_and_keeps_what_is_there() -> None:
+    backend = InterruptedBackend(1 << 24)
+    filling, following = (
+        ResponseCache(SERVING, backend, load_encoder(), AuditLog(None)) for _ in range(2)
+    )
+    asked = [question(f"Do you have lamp {number}?") for number in range(100)]
+    for each in asked:
+        await keep(filling, each)
+    backend.fails_at = 4
+    await following.follow_others()
+    assert len(following.index) == 60
+    assert following.counts.errors == {"backend": 1}
+    await following.follow_others()
+    assert len(following.index) == 100
+    assert backend.num_reads == 6
+    # What is gone leaves the index, and nothing is read twice.
+    await backend.delete([asked[7].id])
+    await following.follow_others()
+    assert len(following.index) == 99 and asked[7].id not in following.index
+    assert backend.num_reads == 6
+    await filling.close()
+    await following.close()
+
+
 async def test_rubbish_is_deleted_counted_and_said_once(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +242,53 @@ async def test_rubbish_is_deleted_counted_and_said_once(
     assert cache.counts.errors == {"corrupt_entry": 4}
     assert len(caplog.records) == 1
     await cache.close()
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        pytest.param(b"abc", id="no numbers"),
+        pytest.param(bytes(10), id="too few"),
+        pytest.param(bytes(4 * DIMENSIONS), id="too many"),
+        pytest.param(bytes(2 * DIMENSIONS), id="of length 0"),
+        pytest.param(np.full(DIMENSIONS, np.nan, np.float16).tobytes(), id="not a number"),
+        pytest.param(np.full(DIMENSIONS, np.inf, np.float16).tobytes(), id="infinite"),
+        pytest.param(np.ones(DIMENSIONS, np.float16).tobytes(), id="too long"),
+    ],
+)
+async def test_an_entry_with_a_damaged_embedding_costs_no_other_its_hits(vector: bytes) -> None:
+    backend = SharedBackend(1 << 24)
+    filling, following = (
+        ResponseCache(SERVING, backend, load_encoder(), AuditLog(None)) for _ in range(2)
+    )
+    damaged = question("Do you have lamp 0?")
+    stored = replace(
+        entry(damaged), is_comparable=True, vector=vector, expires_at_s=time.time() + 600
+    )
+    await backend.write(damaged.id, encode_entry(stored), 600, [])
+    await keep(filling, question())
+    await following.follow_others()
+    near = await find_near(following, question(PARAPHRASE))
+    assert near is not None and near.refused_by is None
+    assert damaged.id not in following.index
+    assert following.counts.errors == {"corrupt_entry": 1}
+    assert await backend.read([damaged.id]) == [None]
+    await filling.close()
+    await following.close()
+
+
+async def test_an_embedding_is_shared() -> None:
+    backend = SharedBackend(1 << 24)
+    filling, following = (
+        ResponseCache(SERVING, backend, load_encoder(), AuditLog(None)) for _ in range(2)
+    )
+    asked = question()
+    await filling.keep(asked, entry(asked), load_encoder().encode(asked.text))
+    await following.follow_others()
+    assert following.index.find_embedding(asked.id) is not None
+    assert following.counts.errors == {}
+    await filling.close()
+    await following.close()
 
 
 async def test_a_backend_that_is_gone_is_said_once_and_when_it_is_back(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from http.server import HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +15,7 @@ from evenkeel_runtime.response_cache.calibrate import ask_model, calibrate, read
 from evenkeel_runtime.response_cache.command import CACHE
 from evenkeel_runtime.response_cache.evidence_file import LABELS_FILE, EvidenceFile
 from evenkeel_runtime.response_cache.hit_class import SAME_WORDS
-from evenkeel_runtime.response_cache.settings_file import RoutePolicy
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from tests.fixtures.http_stub import QuietHandler, serving
 
 DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
@@ -95,6 +95,7 @@ class Model(QuietHandler):
     """Answers each question with itself, in one of the ways in which models end."""
 
     status, page = 200, json.dumps({"model": "weights-1"})
+    routes: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         """Show the page of the cache."""
@@ -105,6 +106,7 @@ class Model(QuietHandler):
 
     def do_POST(self) -> None:
         """Answer a request."""
+        self.routes.append(self.headers["x-evenkeel-route"])
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         ends = {"cut?": ("half an", "length"), "tool?": (None, "tool_calls"), "none?": ("", "stop")}
         asked = body["messages"][0]["content"]
@@ -112,6 +114,8 @@ class Model(QuietHandler):
         choice = {"message": {"content": content}, "finish_reason": finish}
         answer = json.dumps({"choices": [choice]}).encode()
         self.send_response(200)
+        if asked == "cached?":
+            self.send_header("x-evenkeel-cache", "semantic")
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -121,6 +125,14 @@ def test_a_model_that_does_not_end_its_answer_gives_no_label() -> None:
     with serving(HTTPServer(("127.0.0.1", 0), Model)) as url:
         texts = ["whole?", "cut?", "tool?", "none?"]
         assert ask_model(texts, url, "any", None) == {"whole?": "whole?"}
+
+
+def test_a_models_own_answers_are_asked_for_as_no_traffic(model: tuple[type[Model], str]) -> None:
+    model[0].routes = []
+    assert ask_model(["own?", "cached?"], model[1], "any", None) == {"own?": "own?"}
+    # Unless the file names it, the cache neither answers nor stores on this route.
+    assert model[0].routes == ["eval", "eval"]
+    assert CachePolicy().find_route("eval").mode is HitMode.OFF
 
 
 def test_a_model_that_is_refused_is_one_line_without_the_password_of_its_address() -> None:
@@ -160,6 +172,18 @@ def test_a_models_own_answers_are_evidence_for_its_weights_only(
     assert run(*ask, "--url", model[1]) == 0
     assert EvidenceFile(tmp_path, hash_model(), "weights-1").discarded == {}
     assert LABELS_FILE in EvidenceFile(tmp_path, hash_model(), "weights-2").discarded
+
+
+def test_a_key_that_cannot_be_sent_is_one_line(
+    model: tuple[type[Model], str],
+    questions: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "ключ")
+    assert run("cache", "calibrate", questions, "--ask", "m", "--url", model[1]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "API key" in shown
 
 
 @pytest.mark.parametrize(

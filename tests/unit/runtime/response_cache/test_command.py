@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 from http.server import HTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from evenkeel.cli import main
+from evenkeel.why.command import WHY
 from evenkeel_runtime.response_cache.command import CACHE
 from tests.fixtures.http_stub import QuietHandler, serving
 
@@ -114,6 +116,19 @@ def test_json_and_a_key(
     assert run("--all", "--json", "--url", server.url) == 0
     assert json.loads(capsys.readouterr().out) == {"deleted": 3}
     assert server.keys == ["Bearer secret"]
+
+
+@pytest.mark.parametrize("key", ["ключ", "schlüssel", "a\nb", "a\tb"])
+def test_a_key_that_cannot_be_sent_is_one_line_without_it(
+    key: str, server: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "key").write_text(key + "\n", encoding="utf-8")
+    flags = ("--api-key", f"@{tmp_path / 'key'}", "--url", server.url)
+    assert run("--all", *flags) == 2
+    assert main(["why", "x", *flags], [WHY]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 2 and shown.count("API key") == 2 and key not in shown
+    assert server.keys == []
 
 
 @pytest.mark.parametrize(

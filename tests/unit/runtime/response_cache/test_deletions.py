@@ -3,14 +3,16 @@
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
 from evenkeel_runtime.response_cache.hit_class import KINDS, HitClass, NearHit
@@ -80,6 +82,13 @@ async def test_what_is_named_goes_and_the_rest_stays(
     assert event["event"] == ("deleted" if "tenant" in query else "flushed")
     assert event["entries"] == said["deleted"]
     assert cache.counts.deleted == said["deleted"]
+
+
+async def test_a_page_of_a_browser_cannot_delete_anything(cache: ResponseCache) -> None:
+    status, _ = await delete(cache, "all=true", origin="http://elsewhere")
+    size = await cache.measure()
+    assert status == 403
+    assert size is not None and size.entries == len(CALLERS)
 
 
 async def test_a_flushed_route_is_not_served_what_another_one_stored(cache: ResponseCache) -> None:
@@ -219,3 +228,89 @@ async def test_what_was_compared_is_not_kept_in_memory(query: str) -> None:
     gc.collect()
     assert not [each for each in gc.get_objects() if type(each) is guards._Read]
     await server.cache.close()
+
+
+class UnreliableBackend(MemoryBackend):
+    """As a shared backend: applies a write whose reply is lost, and may then be down."""
+
+    def __init__(self, *, loses_reply: bool) -> None:
+        super().__init__(1 << 24)
+        self._loses_reply = loses_reply
+        self.has_begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.is_down = False
+
+    async def write(
+        self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
+    ) -> Sequence[str]:
+        self.has_begun.set()
+        await self.goes_on.wait()
+        evicted = await super().write(entry_id, data, ttl_s, tags)
+        if self._loses_reply:
+            raise BackendError("timed out")
+        return evicted
+
+    async def delete(self, entry_ids: Sequence[str]) -> int:
+        if self.is_down:
+            raise BackendError("backing off")
+        return await super().delete(entry_ids)
+
+
+@pytest.mark.parametrize("loses_reply", [False, True], ids=["reply", "no reply"])
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+async def test_an_answer_written_during_a_deletion_is_never_found(
+    loses_reply: bool, is_down: bool
+) -> None:
+    backend = UnreliableBackend(loses_reply=loses_reply)
+    cache = ResponseCache(POLICY, backend, load_encoder(), AuditLog(None))
+    asked = question(policy=POLICY)
+    keeping = asyncio.create_task(cache.keep(asked, entry(asked)))
+    await backend.has_begun.wait()
+    assert await cache.deletions.delete_tenant("acme") == 0
+    backend.is_down = is_down
+    backend.goes_on.set()
+    assert not await keeping
+    assert cache.counts.not_kept == {"deleted_meanwhile": 1}
+    assert await cache.find_exact(asked) is None
+    assert cache.search(question("Please, how can I return the items?", policy=POLICY)) == []
+    # It is removed as soon as the backend responds.
+    await cache.follow_others()
+    assert await backend.find_all() == ([asked.id] if is_down else [])
+    backend.is_down = False
+    await cache.follow_others()
+    assert await backend.find_all() == []
+    assert await cache.find_exact(asked) is None
+    await cache.close()
+
+
+async def test_an_answer_stored_after_a_deletion_replaces_what_is_left_of_the_earlier_one() -> None:
+    backend = UnreliableBackend(loses_reply=False)
+    cache = ResponseCache(POLICY, backend, None, AuditLog(None))
+    asked = question(policy=POLICY)
+    keeping = asyncio.create_task(cache.keep(asked, entry(asked, "earlier")))
+    await backend.has_begun.wait()
+    await cache.deletions.delete_tenant("acme")
+    backend.is_down = True
+    backend.goes_on.set()
+    assert not await keeping
+    assert await cache.keep(asked, entry(asked, "later"))
+    backend.is_down = False
+    await cache.follow_others()
+    found = await cache.find_exact(asked)
+    assert found is not None and found.text == "later"
+    await cache.close()
+
+
+async def test_while_too_many_answers_wait_for_their_removal_none_is_stored() -> None:
+    backend = UnreliableBackend(loses_reply=False)
+    backend.is_down = True
+    backend.goes_on.set()
+    cache = ResponseCache(POLICY, backend, None, AuditLog(None))
+    for number in range(10_000):
+        await cache.deletions.undo(f"{number}")
+    asked = question(policy=POLICY)
+    assert not await cache.keep(asked, entry(asked))
+    assert cache.counts.not_kept == {"deletions_pending": 1}
+    backend.is_down = False
+    await cache.follow_others()
+    assert await cache.keep(asked, entry(asked))
+    await cache.close()

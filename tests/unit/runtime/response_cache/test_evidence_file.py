@@ -13,12 +13,13 @@ from evenkeel.private_files import replace_private
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.counts import CacheCounts
 from evenkeel_runtime.response_cache.evidence_file import (
-    EVIDENCE_FILE,
+    EARLIER_FILE,
     LABELS_FILE,
     Collected,
     EvidenceFile,
     LabelledPair,
     Labels,
+    name_file,
 )
 from evenkeel_runtime.response_cache.hit_class import KINDS, KNOWN_WORDS, HitClass
 from evenkeel_runtime.response_cache.route_evidence import Controls
@@ -28,6 +29,7 @@ from tests.fixtures.manual_clock import ManualClock
 
 POLICY = RoutePolicy(route="faq")
 MODEL, EMBEDDER = "demo|None|bfloat16|None", "abc"
+EVIDENCE_FILE = name_file(MODEL)
 SURE = HitClass(KNOWN_WORDS, 0.9, 0.4)
 
 
@@ -99,17 +101,41 @@ def test_evidence_is_saved_also_after_the_clock_was_set_back(tmp_path: Path) -> 
     assert again.evidence[KNOWN_WORDS][0].seen == 2
 
 
-@pytest.mark.parametrize(
-    ("embedder", "model", "reason"),
-    [("other", MODEL, "another embedding model"), (EMBEDDER, "other", "for the model demo")],
-)
-def test_evidence_of_another_model_is_discarded(
-    embedder: str, model: str, reason: str, tmp_path: Path
-) -> None:
+def test_evidence_with_another_embedding_model_is_discarded(tmp_path: Path) -> None:
     write(tmp_path, trusted())
-    file = open_file(tmp_path, embedder, model)
-    assert reason in file.discarded[EVIDENCE_FILE]
+    file = open_file(tmp_path, "other")
+    assert "another embedding model" in file.discarded[EVIDENCE_FILE]
     assert not file.open_control(POLICY).may_serve(SURE)
+
+
+def test_servers_of_several_models_keep_their_evidence_in_one_folder(tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    file = open_file(tmp_path, model="other")
+    assert not file.open_control(POLICY).may_serve(SURE)
+    file.write(file.encode({"faq": ServeControl(POLICY)}))
+    again = open_file(tmp_path)
+    assert again.open_control(POLICY).may_serve(SURE)
+    assert file.discarded == again.discarded == {}
+
+
+def test_evidence_of_an_earlier_version_is_taken_over_by_its_model_only(tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    (tmp_path / EVIDENCE_FILE).rename(tmp_path / EARLIER_FILE)
+    other = open_file(tmp_path, model="other")
+    assert not other.open_control(POLICY).may_serve(SURE)
+    other.write(other.encode({"faq": ServeControl(POLICY)}))
+    for _ in range(2):
+        assert open_file(tmp_path).open_control(POLICY).may_serve(SURE)
+    assert {path.name for path in tmp_path.iterdir()} == {EVIDENCE_FILE, name_file("other")}
+
+
+def test_what_is_found_of_an_earlier_version_replaces_no_newer_evidence(tmp_path: Path) -> None:
+    write(tmp_path, trusted())
+    (tmp_path / EVIDENCE_FILE).rename(tmp_path / EARLIER_FILE)
+    file = open_file(tmp_path)
+    (tmp_path / EVIDENCE_FILE).rename(tmp_path / EARLIER_FILE)
+    file.write(file.encode({"faq": ServeControl(POLICY)}))
+    assert not open_file(tmp_path).open_control(POLICY).may_serve(SURE)
 
 
 def test_weights_that_change_while_serving_leave_only_labels(

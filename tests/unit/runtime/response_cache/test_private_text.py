@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.private_text import MOST_ASKER_CHARS, PrivateText
 
 LABELLED = Path(__file__).parents[3] / "fixtures" / "about_asker.toml"
 PERSONAL = {
@@ -111,3 +111,61 @@ def test_a_run_of_punctuation_takes_no_long_time(part: str) -> None:
         return time.process_time() - started
 
     assert took_s(40_000) < 9 * max(took_s(10_000), 0.05)
+
+
+def test_lines_are_judged_one_by_one() -> None:
+    is_any_about_asker = PrivateText().is_any_about_asker
+    assert not is_any_about_asker([])
+    assert not is_any_about_asker(["", *GENERAL])
+    assert is_any_about_asker([*GENERAL, ABOUT_ASKER[0]])
+    assert is_any_about_asker([*GENERAL, "Is ticket #8812 done?"])
+
+
+def test_more_lines_with_the_asker_than_can_be_judged_are_about_them() -> None:
+    is_any_about_asker = PrivateText().is_any_about_asker
+    line = GENERAL[0]
+    most = MOST_ASKER_CHARS // len(line)
+    assert not is_any_about_asker([line] * most)
+    assert is_any_about_asker([line] * (most + 1))
+    assert not is_any_about_asker([line, "What is your return policy? " * MOST_ASKER_CHARS])
+
+
+ORDINARY = "The quick brown fox returns an item. "
+CRAFTED = (
+    "get me ",
+    "know ",
+    "how much ",
+    "what is my ",
+    "my a ",
+    "in my a ",
+    "if i ",
+    "is there you ",
+    "get me 1\n",
+    "know\n",
+    "123\n",
+    "a\n",
+)
+
+
+def judge_for_s(start: str, part: str, num_chars: int) -> float:
+    """Return the CPU seconds that the lines of a text take."""
+    lines = (start + part * (num_chars // len(part))).split("\n")
+    judge = PrivateText().is_any_about_asker
+    started = time.process_time()
+    judge(lines)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("start", ["", "can i ", "how do i "])
+@pytest.mark.parametrize("part", CRAFTED)
+def test_no_text_up_to_the_limit_of_a_body_takes_much_longer_than_an_ordinary_one(
+    part: str, start: str
+) -> None:
+    ordinary_s = judge_for_s("", ORDINARY, 400_000)
+    assert judge_for_s(start, part, 400_000) < 8 * max(ordinary_s, 0.05)
+
+
+@pytest.mark.parametrize(("start", "part"), [("", "get me "), ("can i ", "know ")])
+def test_a_gap_between_two_words_is_not_tried_from_each_place(start: str, part: str) -> None:
+    ordinary_s = judge_for_s("", "The quick brown fox, I think. ", MOST_ASKER_CHARS - 100)
+    assert judge_for_s(start, part, MOST_ASKER_CHARS - 100) < 10 * max(ordinary_s, 0.005)

@@ -62,6 +62,29 @@ async def test_a_client_that_leaves_has_its_outcome(mode: HitMode, outcomes: set
     await server.cache.close()
 
 
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT])
+async def test_a_client_that_leaves_during_the_lookup_has_its_outcome(
+    mode: HitMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await open_server(mode, Model())
+    began = asyncio.Event()
+
+    async def hang(*_: Any, **__: Any) -> list[bytes | None]:
+        began.set()
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(server.cache._backend, "read", hang)
+    asking = asyncio.create_task(server.ask(ASKED))
+    async with asyncio.timeout(120):
+        await began.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await server.settle()
+    assert server.cache.counts.outcomes == {"miss": 1}
+    await server.cache.close()
+
+
 @pytest.mark.parametrize(("mode", "outcomes"), MODES)
 async def test_a_request_that_the_engine_fails_has_its_outcome(
     mode: HitMode, outcomes: set[str]

@@ -11,7 +11,7 @@ from timeit import repeat
 import pytest
 
 from evenkeel_runtime.text.guards import find_difference, find_names
-from evenkeel_runtime.text.words import find_words
+from evenkeel_runtime.text.signs import find_pieces
 
 DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
 REFUSED = {
@@ -124,7 +124,7 @@ def test_the_words_of_a_long_answer_are_found_at_once(text: str) -> None:
         return min(repeat(lambda: find(long), timer=process_time, number=1, repeat=5))
 
     # The server's event loop does it for each answer that is kept.
-    assert take_s(find_words) < 15 * take_s(re.compile(r"\w+|\W").findall)
+    assert take_s(find_pieces) < 15 * take_s(re.compile(r"\w+|\W").findall)
 
 
 @pytest.mark.parametrize("text", ["The ", "A. "])
