@@ -89,7 +89,7 @@ def test_an_engine_without_kv_figures_is_not_called_compute_bound(
 ) -> None:
     page = opened(browser, page_of(engines, "engine", "tgi"))
     banner = page.locator(".ek-verdict")
-    expect(banner).to_contain_text("does not report whether memory or compute")
+    expect(banner).to_contain_text("did not report whether memory or compute")
     expect(page.get_by_text("KV cache, ").first).to_be_visible()
     assert_no_exception(page)
     page.close()
