@@ -14,7 +14,9 @@ _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _STRING = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
 _MATCHER = rf"\s*(?:{_STRING}|(?:[a-zA-Z_]\w*|{_STRING})\s*(?:=~|!~|!=|=)\s*{_STRING})\s*"
 _COUNTER = re.compile(
-    rf"{_NAME}|(?:{_NAME})?\{{{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?\}}|{_NAME}\{{\s*\}}", re.ASCII
+    rf"{_NAME}|(?:{_NAME}\s*)?\{{{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?\}}"
+    rf"|{_NAME}\s*\{{\s*\}}",
+    re.ASCII,
 )
 
 
@@ -58,7 +60,7 @@ def _run_export(args: argparse.Namespace) -> int:
     if (args.events is None) != (args.bad is None):
         raise ConfigurationError("--events and --bad must be given together")
     for flag, counter in (("--events", args.events), ("--bad", args.bad)):
-        if counter is not None and not _COUNTER.fullmatch(counter):
+        if counter is not None and not _COUNTER.fullmatch(counter.strip()):
             raise ConfigurationError(
                 f"{flag} is {counter!r}, expected a metric's name, or one with a selector such as "
                 """'http_requests_total{job="x"}'"""

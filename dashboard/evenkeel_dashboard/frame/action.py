@@ -62,7 +62,7 @@ def action_button(
 
     Args:
         label: The button's text.
-        key: The button's key.
+        key: The button's key, another for each subject of an action.
         name: The action.
         read_order: Returns what is filled in, read from the session's state, and what to say once
             that is done. Raises OrderError if it is not complete.

@@ -183,9 +183,9 @@ def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             author_field("promote")
             st.text_input("reason, without a run", key=reason_key)
-            said = f"Promote to {label}"
-            action_button(said, "send-promote", "promote", read, "promote", is_primary=True)
-        show_refusal("send-promote")
+            said, key = f"Promote to {label}", f"send-promote-{name}-{version}-{label}"
+            action_button(said, key, "promote", read, "promote", is_primary=True)
+        show_refusal(key)
 
 
 def _show_difference(prompt: Row, current: str | None, version: str) -> None:

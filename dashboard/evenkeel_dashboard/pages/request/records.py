@@ -85,5 +85,6 @@ def _show_feedback_form(row: Row) -> None:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             author_field("feedback")
             emptied = {"verdict": None, "feedback-why": "", "feedback-corrected": ""}
-            action_button("Send", "send-feedback", "feedback", read, "feedback", cleared=emptied)
-        show_refusal("send-feedback")
+            key = f"send-feedback-{row['trace_id']}"
+            action_button("Send", key, "feedback", read, "feedback", cleared=emptied)
+        show_refusal(key)

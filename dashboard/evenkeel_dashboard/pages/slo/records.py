@@ -108,9 +108,9 @@ def _correct_form(slo: str) -> None:
             return order, "This time no longer counts."
 
         author_field("correct")
-        said = "Exclude this time from the budget"
-        action_button(said, "send-correct", "correct", read, "correct")
-        show_refusal("send-correct")
+        said, key = "Exclude this time from the budget", f"send-correct-{slo}"
+        action_button(said, key, "correct", read, "correct")
+        show_refusal(key)
 
 
 def moment_field(label: str, key: str, usual_ms: int) -> Callable[[], int | None]:

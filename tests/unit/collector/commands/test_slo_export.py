@@ -17,6 +17,7 @@ def export(events: str) -> int:
     [
         "job:http_requests:rate5m",
         "requests_total{}",
+        ' requests_total {job="x"} ',
         "requests_total{job=\"x\", code=~'5..',}",
         'requests_total{path="a}\\"b"}',
         '{__name__="requests_total"}',

@@ -148,12 +148,15 @@ CRAFTED = (
 
 
 def judge_for_s(start: str, part: str, num_chars: int) -> float:
-    """Return the CPU seconds that the lines of a text take."""
+    """Return the CPU seconds that the lines of a text take, at least: others share its caches."""
     lines = (start + part * (num_chars // len(part))).split("\n")
     judge = PrivateText().is_any_about_asker
-    started = time.process_time()
-    judge(lines)
-    return time.process_time() - started
+    took_s = []
+    for _ in range(3):
+        started = time.process_time()
+        judge(lines)
+        took_s.append(time.process_time() - started)
+    return min(took_s)
 
 
 @pytest.mark.parametrize("start", ["", "can i ", "how do i "])

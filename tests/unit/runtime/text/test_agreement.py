@@ -145,9 +145,11 @@ def list_texts(value: Any) -> Iterator[str]:
 )
 def test_a_long_answer_takes_no_long_time(part: str) -> None:
     def took_s(num_chars: int) -> float:
-        text = "a" + part * (num_chars // len(part))
-        started = time.process_time()
-        assert not are_interchangeable(text, "b", None)
-        return time.process_time() - started
+        text, took = "a" + part * (num_chars // len(part)), []
+        for _ in range(3):
+            started = time.process_time()
+            assert not are_interchangeable(text, "b", None)
+            took.append(time.process_time() - started)
+        return min(took)
 
     assert took_s(80_000) < 9 * max(took_s(20_000), 0.02)
