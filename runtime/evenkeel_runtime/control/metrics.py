@@ -25,7 +25,9 @@ class ControlMetrics(ScrapedMetrics):
         yield self.gauge("inside", "Requests let in", control.gate.num_inside)
         waiting = control.gate.count_waiting()
         yield self.gauges("waiting", "Requests waiting at the gate", "class", waiting)
-        yield self.counters("admitted", "Requests let in", "class", counts.admitted)
+        yield self.counters(
+            "admitted", "Requests let in, some refused after", "class", counts.admitted
+        )
         reasons = ("class", "reason")
         yield self.counters("refused", "Requests refused", reasons, counts.refused)
         yield self.counters(

@@ -27,7 +27,7 @@ _OWN = "|".join(_OWN_THINGS.split())
 # How far apart two words of a phrase may be, in one line. A pattern with this gap is anchored at
 # the start of the text; from each place in it, the gap would take seconds: see `_are_near`.
 _MAX_GAP = 200
-# Lines in which the asker occurs are judged up to this size, in at most about 50 ms; with more of
+# Lines in which the asker occurs, which take the longest, are judged up to this size; with more of
 # them, a request is taken for one about its asker.
 MOST_ASKER_CHARS = 16 * 1024
 _SOME = rf".{{0,{_MAX_GAP}}}"
